@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# One static library per folder of src/, so that the link dependencies are the include rules of docs/architecture.md.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(HYDRANT_CCACHE ccache)
+if(HYDRANT_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HYDRANT_CCACHE})
+endif()
+
+add_library(hydrant_flags INTERFACE)
+target_compile_options(hydrant_flags INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow
+  # GCC contracts a*b+c by default; then a one-row loop and a many-row loop would differ (METHODS 9).
+  -ffp-contract=off)
+if(HYDRANT_SANITIZE)
+  target_compile_options(hydrant_flags INTERFACE -fsanitize=${HYDRANT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(hydrant_flags INTERFACE -fsanitize=${HYDRANT_SANITIZE})
+endif()
+
+# hydrant_folder(<name> SOURCES a.cc ... [DEPENDS folder ...] [LIBRARIES target ...])
+function(hydrant_folder name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  add_library(hydrant_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(hydrant_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  list(TRANSFORM ARG_DEPENDS PREPEND hydrant_)
+  target_link_libraries(hydrant_${name} PUBLIC ${ARG_DEPENDS} PRIVATE hydrant_flags ${ARG_LIBRARIES})
+  set_property(GLOBAL APPEND PROPERTY HYDRANT_LIBRARIES hydrant_${name})
+endfunction()
+
+# hydrant_test(<name> SOURCES a_test.cc ... DEPENDS folder ... [LIBRARIES target ...] [LABELS slow])
+function(hydrant_test name)
+  if(NOT HYDRANT_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LIBRARIES;LABELS" ${ARGN})
+  add_executable(hydrant_${name}_test ${ARG_SOURCES})
+  list(TRANSFORM ARG_DEPENDS PREPEND hydrant_)
+  target_link_libraries(hydrant_${name}_test PRIVATE ${ARG_DEPENDS} ${ARG_LIBRARIES} hydrant_flags GTest::gmock_main)
+  target_include_directories(hydrant_${name}_test PRIVATE ${PROJECT_SOURCE_DIR})
+  # Tests find committed data by HYDRANT_SOURCE_DIR, and the reference cases that are not committed in ../shared
+  # beside the checkout (or HYDRANT_SHARED_DIR); without those they say "skipped".
+  target_compile_definitions(hydrant_${name}_test PRIVATE HYDRANT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 900)
+  endif()
+  gtest_discover_tests(hydrant_${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}. PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# Libraries from Debian for what is not our subject; scripts/install-deps installs them.
+find_package(Threads REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(CLI11 2.1 REQUIRED)
+find_package(fmt 9 REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(sentencepiece REQUIRED IMPORTED_TARGET sentencepiece)
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(minizip REQUIRED IMPORTED_TARGET minizip)
+if(HYDRANT_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()
+if(HYDRANT_BENCHMARKS)
+  find_package(benchmark REQUIRED)
+endif()

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public API: load a base model with draft heads, generate. See examples/generate.cc.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hydrant/error.h"
+#include "hydrant/generation.h"
+
+namespace hydrant {
+
+struct EngineOptions {
+  std::string model;                // folder in Hugging Face layout
+  std::string draft;                // folder with heads; empty = plain decoding
+  std::string tree;                 // preset name, JSON file, or literal list; empty = the default tree
+  int32_t threads = 0;              // 0 = as many as this process may use
+  std::string cpu_target = "auto";  // auto | portable | avx2 | avx512
+  std::string kv_type = "f32";      // f32 | bf16 | f16
+  int32_t prefill_chunk = 256;      // rows of one prompt forward
+  bool load_tokenizer = true;       // false: ids in, ids out
+};
+
+// What was loaded, for display.
+struct EngineInfo {
+  std::string model_family;     // "llama", "mistral", "qwen2", "qwen3"
+  std::string drafter;          // "none", "medusa", "hydra", "hydra++"
+  std::string tree_name;        // preset name, file name or "custom"
+  std::string tree_json;        // the tree's paths as a JSON list; "[]" when there is no drafter
+  int32_t tree_nodes = 0;       // drafted nodes, root not counted
+  int32_t num_heads = 0;        // draft heads, K
+  std::string cpu_target;       // the active one
+  int32_t threads = 0;
+  int32_t vocab_size = 0;
+  int32_t max_positions = 0;    // max_position_embeddings
+  bool has_tokenizer = false;
+  std::vector<int32_t> eos_token_ids;
+  std::vector<std::string> warnings;  // such as a head count in a config that differs from the weights
+};
+
+// Called with newly emitted tokens and the text that is complete so far; return false to stop.
+struct Emission {
+  std::span<const int32_t> token_ids;
+  std::span<const int32_t> token_depth;       // as GenerationResult::token_depth
+  std::span<const std::string> token_text;    // text of each token (held-back bytes arrive with a later one)
+  std::string_view text;                      // all of them joined
+};
+using EmitCallback = std::function<bool(const Emission&)>;
+
+// One turn of a conversation.
+struct ChatMessage {
+  std::string role;  // system | user | assistant
+  std::string content;
+};
+
+class Engine {
+ public:
+  // Throws UserError for anything wrong with the files or options.
+  explicit Engine(const EngineOptions& options);
+  ~Engine();
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+
+  const EngineInfo& info() const;
+
+  // Text to ids. Special-token text is parsed when `parse_special`; BOS is added as the tokenizer files say when `add_bos`.
+  std::vector<int32_t> Tokenize(std::string_view text, bool parse_special, bool add_bos) const;
+  std::string Detokenize(std::span<const int32_t> ids, bool skip_special) const;
+
+  // Renders a conversation. `template_name`: a template's name, "auto" (the model's own, else none) or "none".
+  // Returns false when there is no template ("none", or "auto" without one).
+  bool RenderChat(std::span<const ChatMessage> messages, const std::string& template_name, std::string* prompt) const;
+
+  // One request. Throws UserError (empty prompt, id out of range, prompt beyond the context, settings out of range).
+  GenerationResult Generate(const GenerationRequest& request, const EmitCallback& on_emit = {});
+
+  // Several requests in the same steps. Each result equals what Generate gives for that request alone.
+  std::vector<GenerationResult> GenerateBatch(std::span<const GenerationRequest> requests);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Throws UserError naming the first setting that is out of range.
+void ValidateRequest(const GenerationRequest& request);
+
+}  // namespace hydrant

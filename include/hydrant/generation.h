@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user asks of one generation, and what comes back. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hydrant {
+
+// How a token is drawn. Order of the processors: repetition penalty, frequency and presence penalty, temperature,
+// top-k, top-p, min-p (docs/algorithms/sampling.md).
+struct SamplingOptions {
+  float temperature = 0.0F;         // 0 = greedy
+  int32_t top_k = 0;                // 0 = off; keeps every token equal to the k-th
+  float top_p = 1.0F;               // 1 = off; smallest set of most likely tokens whose probability reaches top_p
+  float min_p = 0.0F;               // 0 = off; keeps tokens with probability >= min_p * the largest
+  float repetition_penalty = 1.0F;  // 1 = off; over prompt and output, each distinct token once
+  float presence_penalty = 0.0F;    // output only, OpenAI's definition
+  float frequency_penalty = 0.0F;   // output only, OpenAI's definition
+  uint64_t seed = 0;
+
+  bool operator==(const SamplingOptions&) const = default;
+};
+
+enum class AcceptRule : uint8_t {
+  kExact,    // output equals plain decoding, token for token, greedy and sampled
+  kTypical,  // Medusa's and Hydra's typical acceptance: lossy by design
+};
+enum class RootChoice : uint8_t { kSampled, kArgmax };       // of the token after the accepted path, typical rule only
+enum class CandidateNoise : uint8_t { kCoupled, kPlain };  // do drafts see the verifier's noise (METHODS: coupled sampling)
+
+struct AcceptOptions {
+  AcceptRule rule = AcceptRule::kExact;
+  float epsilon = 0.09F;  // hard limit of the typical rule
+  float alpha = 0.3F;     // entropy factor of the typical rule
+  RootChoice root = RootChoice::kSampled;
+  CandidateNoise candidates = CandidateNoise::kCoupled;
+
+  bool operator==(const AcceptOptions&) const = default;
+};
+
+struct StopOptions {
+  int32_t max_tokens = 256;
+  bool ignore_eos = false;
+  std::vector<std::string> stop;  // stop strings, cut from the text; need a tokenizer
+
+  bool operator==(const StopOptions&) const = default;
+};
+
+struct GenerationRequest {
+  std::vector<int32_t> prompt_ids;  // used exactly as given
+  SamplingOptions sampling;
+  AcceptOptions accept;
+  StopOptions stop;
+  bool use_drafter = true;  // false = plain decoding even where heads are loaded
+};
+
+enum class FinishReason : uint8_t {
+  kEos,      // an end-of-sequence id; it is the last of token_ids
+  kStop,     // a stop string
+  kLength,   // max_tokens
+  kContext,  // max_position_embeddings
+  kCancelled,  // the callback asked to stop
+};
+
+constexpr const char* NameOf(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kEos: return "eos";
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kContext: return "context";
+    case FinishReason::kCancelled: return "cancelled";
+  }
+  return "?";
+}
+
+// Wall time by phase, in milliseconds, summed over the generation.
+struct PhaseTimes {
+  double prefill = 0;  // the prompt's own forwards
+  double draft = 0;    // heads
+  double forward = 0;  // base model in the steps
+  double verify = 0;   // choosing tokens and walking the tree
+  double commit = 0;   // KV copies, stop rules, text
+};
+
+struct GenerationResult {
+  std::vector<int32_t> token_ids;    // what the user gets, after the cut; an EOS that ended it included
+  std::string text;                  // stop string cut, EOS left out; empty without a tokenizer
+  bool has_text = false;
+  FinishReason finish_reason = FinishReason::kLength;
+  std::vector<int32_t> num_emitted;  // one per step: drafted tokens accepted + 1, before any cut
+  std::vector<int32_t> token_depth;  // one per token id: depth in the tree that drafted it, 0 = the base model's own
+  // Per depth d = 1..: steps whose tree had a node at that depth, and steps that accepted one there.
+  std::vector<int64_t> depth_offered;
+  std::vector<int64_t> depth_accepted;
+  PhaseTimes phase_ms;
+
+  double seconds() const {
+    return (phase_ms.prefill + phase_ms.draft + phase_ms.forward + phase_ms.verify + phase_ms.commit) / 1000;
+  }
+};
+
+}  // namespace hydrant

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "hydrant/error.h"
+
+namespace hydrant::base {
+namespace {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// O_NONBLOCK: opening a named pipe must be refused below, not waited on.
+int OpenForReading(const std::string& path) {
+  if (path.find('\0') != std::string::npos) throw UserError("a file name contains a NUL byte");
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) throw FileError(path, std::string("cannot be opened: ") + std::strerror(errno));
+  return fd;
+}
+
+size_t RegularFileSize(const std::string& path, int fd) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0) throw FileError(path, std::string("cannot be examined: ") + std::strerror(errno));
+  if (S_ISDIR(info.st_mode)) throw FileError(path, "is a folder, expected a file");
+  if (!S_ISREG(info.st_mode)) throw FileError(path, "is not a regular file");
+  return static_cast<size_t>(info.st_size);
+}
+
+}  // namespace
+
+MappedFile::MappedFile(std::string path, const uint8_t* data, size_t size)
+    : path_(std::move(path)), data_(data), size_(size) {}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+std::shared_ptr<const MappedFile> MappedFile::Open(const std::string& path) {
+  const FileDescriptor fd(OpenForReading(path));
+  const size_t size = RegularFileSize(path, fd.get());
+  const uint8_t* data = nullptr;
+  if (size > 0) {
+    void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    if (mapped == MAP_FAILED) throw FileError(path, std::string("cannot be mapped: ") + std::strerror(errno));
+    data = static_cast<const uint8_t*>(mapped);
+  }
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, data, size));
+}
+
+std::string ReadTextFile(const std::string& path, size_t max_bytes) {
+  const FileDescriptor fd(OpenForReading(path));
+  const size_t size = RegularFileSize(path, fd.get());
+  if (size > max_bytes) {
+    throw FileError(path, "is " + std::to_string(size) + " bytes, at most " + std::to_string(max_bytes) +
+                              " are accepted here");
+  }
+  std::string text(size, '\0');
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t got = read(fd.get(), text.data() + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw FileError(path, std::string("cannot be read: ") + std::strerror(errno));
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+}  // namespace hydrant::base

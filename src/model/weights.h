@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A base model's weights, used where they lie in the mapped files. Norms and biases are widened to f32 (a few KB).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/tensor_source.h"
+#include "checkpoint/tensor_table.h"
+#include "kernels/ops.h"
+#include "model/model_config.h"
+#include "tensor/tensor.h"
+
+namespace hydrant::model {
+
+struct Linear {
+  TensorView weight;        // [O, I]
+  std::vector<float> bias;  // [O] or empty
+
+  kernels::Weight view() const { return kernels::Weight::Of(weight); }
+};
+
+struct LayerWeights {
+  std::vector<float> input_norm;           // [D]
+  Linear q;                                // [H * Dh, D]
+  Linear k, v;                             // [Hk * Dh, D]
+  Linear o;                                // [D, H * Dh]
+  std::vector<float> q_norm, k_norm;       // [Dh] with QK-norm, else empty
+  std::vector<float> post_attention_norm;  // [D]
+  Linear gate, up;                         // [F, D]
+  Linear down;                             // [D, F]
+};
+
+struct ModelWeights {
+  ModelConfig config;
+  TensorView embedding;  // [V, D]
+  std::vector<LayerWeights> layers;
+  std::vector<float> final_norm;  // [D]
+  TensorView lm_head;             // [V, D]; the embedding when tied
+  uint64_t bytes = 0;             // of distinct tensors in use
+  std::vector<std::string> unused_tensors;  // accepted and not used, for `inspect`
+  std::string file;               // display name of the checkpoint
+};
+
+// Reads config and weights of a Hugging Face folder. Head tensors in a whole-model folder are skipped.
+// Throws FileError with the sentence of docs/errors.md.
+ModelWeights LoadModelWeights(const std::string& folder);
+
+// Table rows of one decoder layer whose names start with `prefix` ("model.layers.3."), for the base and for the
+// prefix layer of Hydra++ heads; and taking them out of a source.
+std::vector<checkpoint::TensorRow> LayerRows(const ModelConfig& config, const std::string& prefix);
+LayerWeights TakeLayer(checkpoint::TableLoader& loader, const ModelConfig& config, const std::string& prefix);
+
+}  // namespace hydrant::model

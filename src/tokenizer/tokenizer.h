@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text to ids and back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hydrant::tokenizer {
+
+struct EncodeOptions {
+  bool parse_special = true;  // special-token text in the input becomes that token; false = ordinary text
+  bool add_bos = false;       // put BOS first (unless the ids start with it already)
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Any bytes are accepted; malformed UTF-8 follows the library of the format (U+FFFD) and never fails.
+  virtual std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const = 0;
+  // Whole sequence; invalid UTF-8 becomes U+FFFD. Ids out of range throw UserError.
+  virtual std::string Decode(std::span<const int32_t> ids, bool skip_special) const = 0;
+  // The raw bytes that `id` adds after earlier tokens (`is_first`: nothing came before). May be part of a UTF-8 character.
+  virtual std::string TokenBytes(int32_t id, bool is_first) const = 0;
+
+  virtual int32_t vocab_size() const = 0;  // one more than the largest id
+  virtual bool IsSpecial(int32_t id) const = 0;
+  virtual int32_t bos_id() const = 0;      // -1 = none
+  virtual bool adds_bos() const = 0;       // what the tokenizer files say about plain text
+  // Text of a special token by id, for chat templates; empty for none.
+  virtual std::string TokenText(int32_t id) const = 0;
+};
+
+// Streaming decode: prints only complete UTF-8 characters and holds back the rest (tests: stream.json's rule).
+class StreamDecoder {
+ public:
+  // `continues` = a prompt was shown before, so the first piece keeps its leading space.
+  StreamDecoder(const Tokenizer* tokenizer, bool continues, bool skip_special = true);
+  std::string Push(int32_t id);  // text to print now
+  std::string Flush();           // at the end: an incomplete tail becomes one U+FFFD
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool is_first_;
+  bool skip_special_;
+  std::string held_;
+};
+
+// A folder (tokenizer.json wins over tokenizer.model, tokenizer_config.json is read for BOS rules), or one of those files.
+// Throws FileError; unknown pre-tokenizers, normalizers and decoders are refused by name.
+std::unique_ptr<Tokenizer> LoadTokenizer(const std::string& path);
+
+// True when the folder has tokenizer files.
+bool HasTokenizer(const std::string& folder);
+
+}  // namespace hydrant::tokenizer

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every spelling in which a user may give a tree, and the published presets.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tree/topology.h"
+
+namespace hydrant::tree {
+
+struct NamedTopology {
+  std::string name;  // preset name, file name, or "custom" for a literal list
+  Topology topology;
+};
+
+// Published presets: nine of Medusa's (mc_sim_7b_63 is also Hydra's and Spec-Bench's), "single", and "chain".
+// Names in the order of documentation.
+std::span<const std::string_view> PresetNames();
+bool IsPreset(std::string_view name);
+Topology Preset(std::string_view name);  // throws UserError with the nearest name
+
+// A preset name, a JSON file (a list; or an object {"tree": [...]} / {"name": ..., "choices": [...]} /
+// trees.json's {"trees": [{"nodes": .., "choices": [...]}], "default": i}), or a literal JSON list ("[[0],[0,0],[1]]").
+// `where` names the source in errors. Throws UserError.
+NamedTopology ParseTree(const std::string& text, const std::string& where = "--tree");
+NamedTopology ReadTreeFile(const std::string& path);
+
+// "[[0],[0,0],[1]]", one line, in node order.
+std::string ToJson(const Topology& topology);
+
+}  // namespace hydrant::tree

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which nodes of a drafted tree survive, and which token follows. Blind to how the tree was drafted.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "hydrant/generation.h"
+#include "kernels/choose.h"
+#include "tree/token_tree.h"
+
+namespace hydrant::verify {
+
+struct Verdict {
+  std::vector<tree::NodeId> path;  // accepted nodes in order, the root left out
+  int32_t bonus = 0;               // the token the base model chooses after the last accepted node: the next root
+
+  int32_t num_accepted() const { return static_cast<int32_t>(path.size()); }
+  int32_t num_emitted() const { return num_accepted() + 1; }
+};
+
+struct VerifyInput {
+  const tree::TokenTree* tree = nullptr;
+  kernels::ConstRows logits;              // [N, V], row i = base logits at node i
+  const SamplingOptions* sampling = nullptr;
+  const AcceptOptions* accept = nullptr;
+  std::span<const int32_t> prompt;        // history for penalties
+  std::span<const int32_t> output;        // tokens generated so far; the last one is the tree's root
+  kernels::NoiseCache* noise = nullptr;   // of this sequence; output.size() is the position of a child of the root
+};
+
+// Keeps buffers between steps; one per sequence or thread.
+class Verifier {
+ public:
+  // Exact rule: walk with the base model's own choice at each node. Typical rule: docs/algorithms/typical_acceptance.md.
+  Verdict Accept(const VerifyInput& input);
+
+ private:
+  Verdict AcceptExact(const VerifyInput& input);
+  Verdict AcceptTypical(const VerifyInput& input);
+
+  std::vector<float> scratch_;
+  std::vector<int32_t> path_tokens_;
+};
+
+}  // namespace hydrant::verify
