@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin front to CMake. Each target sets up what it needs; "make help" lists them.
+.DEFAULT_GOAL := build
+.PHONY: build all demo test bench format clean install-deps help
+
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+PROMPT ?= Once upon a time there was a little fox who
+MODEL  ?= models/tale-14m
+DRAFT  ?= models/tale-14m-hydra-pp
+
+# $(call cmake_build,target): configure, then build one target of the release preset.
+cmake_build = cmake --preset release --log-level=WARNING && cmake --build --preset release -j $(JOBS) --target $(1)
+
+build:  ## build/release/hydrant (the default)
+	@command -v cmake >/dev/null || { echo "cmake is missing: run scripts/install-deps first" >&2; exit 2; }
+	@$(call cmake_build,hydrant)
+
+all: install-deps  ## everything: the binary, tests, benchmarks, example
+	@$(call cmake_build,all)
+
+demo: install-deps build  ## the embedded model with its heads on a prompt, beside plain decoding (PROMPT="...")
+	build/release/hydrant run --model $(MODEL) --draft $(DRAFT) --template none --prompt "$(PROMPT)" --max-tokens 200 --compare-plain
+
+test: all  ## every test but the slow sanitizer and fuzz runs
+	ctest --preset release -j 2
+
+bench: all  ## the benchmarks, one after the other
+	@for program in build/release/benchmarks/*_benchmark; do [ -x "$$program" ] && echo "== $$program" && "$$program" || exit 1; done
+
+format:  ## clang-format-16 over every C++ file
+	git ls-files '*.h' '*.cc' | xargs clang-format-16 -i
+
+clean:  ## remove build/release
+	rm -rf build/release
+
+install-deps:
+	@scripts/install-deps
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*##\(.*\)/  make \1 \2/p' Makefile
