@@ -21,8 +21,9 @@ class Topology {
 
   // From child-rank paths as published with Medusa and Hydra: {{0}, {0, 0}, {1}}, in any order.
   // "Paths only" when no listed path is a prefix of another: prefixes are implied. Otherwise strict: every prefix must
-  // be listed. Throws UserError (prefixed by `where`, such as a file or flag) that quotes the first path at fault: missing prefix, duplicate,
-  // empty path, ranks of siblings not contiguous from 0, negative rank, depth above kMaxDepth, more than kMaxNodes nodes.
+  // be listed. No paths give the root alone. Throws UserError (prefixed by `where`, such as a file or flag) that quotes
+  // the first path at fault: missing prefix, duplicate, empty path, ranks of siblings not contiguous from 0, negative
+  // rank, depth above kMaxDepth, more than kMaxNodes nodes.
   static Topology FromPaths(std::span<const std::vector<int32_t>> paths, const std::string& where = "tree");
 
   static constexpr int32_t kMaxDepth = 64;
@@ -30,9 +31,11 @@ class Topology {
 
   int32_t num_nodes() const { return static_cast<int32_t>(parent_.size()); }  // N, root included
   int32_t max_depth() const { return static_cast<int32_t>(level_begin_.size()) - 2; }
-  std::span<const NodeId> parent() const { return parent_; }               // [N], parent[0] == -1
-  std::span<const int32_t> depth() const { return depth_; }                // [N], depth[0] == 0
-  std::span<const int32_t> child_rank() const { return child_rank_; }      // [N], rank among the parent's top-k; 0 for the root
+  std::span<const NodeId> parent() const { return parent_; }  // [N], parent[0] == -1
+  std::span<const int32_t> depth() const { return depth_; }   // [N], depth[0] == 0
+  std::span<const int32_t> child_rank() const {
+    return child_rank_;
+  }  // [N], rank among the parent's top-k; 0 for the root
   std::span<const NodeId> first_child() const { return first_child_; }     // [N], -1 for a leaf
   std::span<const int32_t> num_children() const { return num_children_; }  // [N]
   // Nodes of depth d are [level_begin(d), level_begin(d + 1)), d = 0..max_depth.
@@ -40,6 +43,7 @@ class Topology {
   int32_t width_at(int32_t d) const { return level_begin(d + 1) - level_begin(d); }
   // Largest number of children of any node of depth d (0 where d is the deepest level).
   int32_t max_children_at(int32_t d) const;
+  int32_t num_leaves() const;
 
   // Node ids from the root (included) to `node`, in order.
   std::vector<NodeId> PathTo(NodeId node) const;
@@ -53,11 +57,26 @@ class Topology {
   bool operator==(const Topology&) const = default;
 
  private:
+  void Append(NodeId parent, int32_t rank);
+
   std::vector<NodeId> parent_;
   std::vector<int32_t> depth_, child_rank_;
   std::vector<NodeId> first_child_;
   std::vector<int32_t> num_children_;
   std::vector<NodeId> level_begin_;  // [max_depth + 2]
 };
+
+// "[0,1,0]", cut after 16 ranks: how a path is quoted in errors.
+std::string PathString(std::span<const int32_t> path);
+
+// What a draft and a run allow.
+struct Limits {
+  int32_t num_heads = Topology::kMaxDepth;   // levels the drafter can fill
+  int32_t vocab_size = Topology::kMaxNodes;  // children a node can have
+  int32_t max_nodes = Topology::kMaxNodes;   // row budget, root included
+};
+
+// Throws UserError ("where: path [0,0,0] is 3 deep, but the draft has 2 heads") when the tree does not fit.
+void CheckFits(const Topology& topology, const Limits& limits, const std::string& where);
 
 }  // namespace hydrant::tree
