@@ -28,29 +28,20 @@ struct EngineOptions {
 
 // What was loaded, for display.
 struct EngineInfo {
-  std::string model_family;     // "llama", "mistral", "qwen2", "qwen3"
-  std::string drafter;          // "none", "medusa", "hydra", "hydra++"
-  std::string tree_name;        // preset name, file name or "custom"
-  std::string tree_json;        // the tree's paths as a JSON list; "[]" when there is no drafter
-  int32_t tree_nodes = 0;       // drafted nodes, root not counted
-  int32_t num_heads = 0;        // draft heads, K
-  std::string cpu_target;       // the active one
+  std::string model_family;  // "llama", "mistral", "qwen2", "qwen3"
+  std::string drafter;       // "none", "medusa", "hydra", "hydra++"
+  std::string tree_name;     // preset name, file name or "custom"
+  std::string tree_json;     // the tree's paths as a JSON list; "[]" when there is no drafter
+  int32_t tree_nodes = 0;    // drafted nodes, root not counted
+  int32_t num_heads = 0;     // draft heads, K
+  std::string cpu_target;    // the active one
   int32_t threads = 0;
   int32_t vocab_size = 0;
-  int32_t max_positions = 0;    // max_position_embeddings
+  int32_t max_positions = 0;  // max_position_embeddings
   bool has_tokenizer = false;
   std::vector<int32_t> eos_token_ids;
   std::vector<std::string> warnings;  // such as a head count in a config that differs from the weights
 };
-
-// Called with newly emitted tokens and the text that is complete so far; return false to stop.
-struct Emission {
-  std::span<const int32_t> token_ids;
-  std::span<const int32_t> token_depth;       // as GenerationResult::token_depth
-  std::span<const std::string> token_text;    // text of each token (held-back bytes arrive with a later one)
-  std::string_view text;                      // all of them joined
-};
-using EmitCallback = std::function<bool(const Emission&)>;
 
 // One turn of a conversation.
 struct ChatMessage {
@@ -68,7 +59,8 @@ class Engine {
 
   const EngineInfo& info() const;
 
-  // Text to ids. Special-token text is parsed when `parse_special`; BOS is added as the tokenizer files say when `add_bos`.
+  // Text to ids. Special-token text is parsed when `parse_special`; BOS is added as the tokenizer files say when
+  // `add_bos`.
   std::vector<int32_t> Tokenize(std::string_view text, bool parse_special, bool add_bos) const;
   std::string Detokenize(std::span<const int32_t> ids, bool skip_special) const;
 

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hydrant {
@@ -27,8 +30,11 @@ enum class AcceptRule : uint8_t {
   kExact,    // output equals plain decoding, token for token, greedy and sampled
   kTypical,  // Medusa's and Hydra's typical acceptance: lossy by design
 };
-enum class RootChoice : uint8_t { kSampled, kArgmax };       // of the token after the accepted path, typical rule only
-enum class CandidateNoise : uint8_t { kCoupled, kPlain };  // do drafts see the verifier's noise (METHODS: coupled sampling)
+enum class RootChoice : uint8_t { kSampled, kArgmax };  // of the token after the accepted path, typical rule only
+enum class CandidateNoise : uint8_t {
+  kCoupled,
+  kPlain
+};  // do drafts see the verifier's noise (METHODS: coupled sampling)
 
 struct AcceptOptions {
   AcceptRule rule = AcceptRule::kExact;
@@ -57,10 +63,10 @@ struct GenerationRequest {
 };
 
 enum class FinishReason : uint8_t {
-  kEos,      // an end-of-sequence id; it is the last of token_ids
-  kStop,     // a stop string
-  kLength,   // max_tokens
-  kContext,  // max_position_embeddings
+  kEos,        // an end-of-sequence id; it is the last of token_ids
+  kStop,       // a stop string
+  kLength,     // max_tokens
+  kContext,    // max_position_embeddings
   kCancelled,  // the callback asked to stop
 };
 
@@ -85,8 +91,8 @@ struct PhaseTimes {
 };
 
 struct GenerationResult {
-  std::vector<int32_t> token_ids;    // what the user gets, after the cut; an EOS that ended it included
-  std::string text;                  // stop string cut, EOS left out; empty without a tokenizer
+  std::vector<int32_t> token_ids;  // what the user gets, after the cut; an EOS that ended it included
+  std::string text;                // stop string cut, EOS left out; empty without a tokenizer
   bool has_text = false;
   FinishReason finish_reason = FinishReason::kLength;
   std::vector<int32_t> num_emitted;  // one per step: drafted tokens accepted + 1, before any cut
@@ -100,5 +106,14 @@ struct GenerationResult {
     return (phase_ms.prefill + phase_ms.draft + phase_ms.forward + phase_ms.verify + phase_ms.commit) / 1000;
   }
 };
+
+// Called with newly emitted tokens and the text that is complete so far; return false to stop.
+struct Emission {
+  std::span<const int32_t> token_ids;
+  std::span<const int32_t> token_depth;     // as GenerationResult::token_depth
+  std::span<const std::string> token_text;  // text of each token (held-back bytes arrive with a later one)
+  std::string_view text;                    // all of them joined
+};
+using EmitCallback = std::function<bool(const Emission&)>;
 
 }  // namespace hydrant
