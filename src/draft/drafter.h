@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every drafter does: fill a token tree from what is known at the last commit. No drafter knows another sequence.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hydrant/generation.h"
+#include "kernels/choose.h"
+#include "kernels/ops.h"
+#include "model/weights.h"
+#include "tree/token_tree.h"
+
+namespace hydrant::draft {
+
+// A drafter's memory of one sequence. Made by the drafter, opaque to everyone else.
+class DraftState {
+ public:
+  virtual ~DraftState() = default;
+};
+
+// Newly committed rows of one sequence.
+struct AbsorbInput {
+  DraftState* state = nullptr;
+  kernels::ConstRows hidden;  // [n, D], n >= 1, in order: the rows that Drafter::hidden_layer_offset names
+};
+
+// One sequence that wants a tree.
+struct ProposeInput {
+  DraftState* state = nullptr;
+  tree::TokenTree* tree = nullptr;  // topology and tokens[0] given, the other tokens to be filled
+  const SamplingOptions* sampling = nullptr;
+  bool coupled = true;
+  std::span<const int32_t> prompt, output;  // history for penalties; output ends in the root
+  kernels::NoiseCache* noise = nullptr;
+};
+
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+
+  virtual const char* name() const = 0;     // "medusa", "hydra", "hydra++"
+  virtual int32_t max_depth() const = 0;    // K
+  // Which hidden rows Absorb wants: 0 = after the final norm; n > 0 = output of layer L - n, without a norm.
+  virtual int64_t hidden_layer_offset() const { return 0; }
+  virtual uint64_t weight_bytes() const = 0;
+
+  // `max_positions`: most rows that this sequence will ever absorb.
+  virtual std::unique_ptr<DraftState> NewState(int32_t max_positions) const = 0;
+  // After every commit and every prompt chunk, in order.
+  virtual void Absorb(std::span<AbsorbInput> inputs) = 0;
+  // Fills the trees. A node's tokens do not depend on the other nodes, sequences or topologies in the call.
+  virtual void Propose(std::span<ProposeInput> inputs) = 0;
+  // Row i = logits of head i after root and path[0 .. i-1], followed by each head's own argmax where path is shorter. out [K, V].
+  virtual void HeadLogits(DraftState& state, int32_t root, std::span<const int32_t> path, Matrix& out) = 0;
+};
+
+// Reads the heads of `folder` and makes their drafter. Throws FileError for heads that do not fit the base, or of an
+// architecture that this version does not run (by name). `warnings` gets what the user should know.
+std::unique_ptr<Drafter> MakeDrafter(const std::string& folder, const model::ModelWeights& base, kernels::Queue* queue,
+                                     std::vector<std::string>* warnings);
+
+}  // namespace hydrant::draft

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/head_stack.h"
+
+#include <cstring>
+#include <string>
+
+namespace hydrant::draft {
+namespace {
+
+bool SameBytes(const TensorView& a, const TensorView& b) {
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
+  return a.data == b.data || std::memcmp(a.data, b.data, a.num_bytes()) == 0;
+}
+
+}  // namespace
+
+model::Linear TakeLinear(checkpoint::TableLoader& loader, const checkpoint::TensorRow& weight, bool bias,
+                         bool bias_optional) {
+  model::Linear linear;
+  linear.weight = loader.Take(weight);
+  if (!bias) return linear;
+  checkpoint::TensorRow row = weight;
+  row.name.replace(row.name.size() - 6, 6, "bias");  // "….weight"
+  if (!row.tied_to.empty()) row.tied_to.replace(row.tied_to.size() - 6, 6, "bias");
+  row.shape.resize(1);
+  row.note.clear();
+  row.shard = weight.shard == checkpoint::ShardAxis::kInputs ? checkpoint::ShardAxis::kReplicated : weight.shard;
+  if (bias_optional) row.presence = checkpoint::Presence::kOptional;
+  const TensorView view = loader.Take(row);
+  if (!view.empty()) linear.bias = ToFloats(view);
+  return linear;
+}
+
+std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const HeadsFile& file, int64_t hidden_size,
+                                      int32_t head, int32_t first_layer) {
+  std::vector<model::Linear> blocks;
+  for (int32_t layer = first_layer; layer < file.info.num_layers; ++layer) {
+    checkpoint::TensorRow row;
+    row.name = file.names.block(head, layer) + ".weight";
+    row.shape = {{hidden_size, "hidden_size"}, {hidden_size, "hidden_size"}};
+    if (layer > first_layer) row.tied_to = file.names.block(head, first_layer) + ".weight";
+    blocks.push_back(TakeLinear(loader, row, true, file.info.kind == HeadKind::kMedusa && !file.info.block_bias));
+    model::Linear& block = blocks.back();
+    if (layer > first_layer && SameBytes(block.weight, blocks.front().weight)) block.weight = blocks.front().weight;
+  }
+  return blocks;
+}
+
+void HeadRunner::Run(const Head& head, Matrix& x, Matrix& logits) {
+  linear_.Resize(x.rows(), x.cols());
+  for (const model::Linear& block : head.blocks) {
+    kernels::Matmul(*queue_, x, block.view(), block.bias, linear_);
+    kernels::ResidualSilu(*queue_, x, linear_, x);
+  }
+  logits.Resize(x.rows(), head.lm_head.weight.shape[0]);
+  kernels::Matmul(*queue_, x, head.lm_head.view(), head.lm_head.bias, logits);
+}
+
+}  // namespace hydrant::draft

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/hydra.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "checkpoint/head_names.h"
+#include "draft/head_stack.h"
+#include "draft/prefix_layer.h"
+#include "hydrant/error.h"
+#include "tree/operations.h"
+
+namespace hydrant::draft {
+namespace {
+
+// Head i's first block: two linears over concat[hidden, E(root), E(child 1), .., E(child i)], kept whole here and
+// used by input slice (METHODS 5): the hidden slice once per sequence, each embedding slice once per node.
+struct HydraHead {
+  model::Linear linear;    // [D, (i + 2) * D]
+  model::Linear residual;  // [D, (i + 2) * D]
+  Head rest;               // blocks 2..L and the lm head
+};
+
+struct HydraWeights {
+  HeadsInfo info;
+  std::unique_ptr<checkpoint::TensorSource> tensors;
+  std::vector<HydraHead> heads;  // [K]
+  std::unique_ptr<PrefixLayer> prefix;
+  uint64_t bytes = 0;
+};
+
+struct HydraState : DraftState {
+  std::vector<float> hidden;           // [D], what the heads see of the text so far
+  std::unique_ptr<PrefixCache> cache;  // Hydra++ only
+};
+
+checkpoint::TensorRow FirstBlockRow(const HeadsFile& file, int64_t hidden_size, int32_t head, const char* part) {
+  std::string name = file.names.block(head, 0);  // "hydra_mlp.0.1.linear"
+  name.replace(name.size() - 6, 6, part);
+  checkpoint::TensorRow row;
+  row.name = name + ".weight";
+  const int64_t slices = head + 2;
+  row.shape = {{hidden_size, "hidden_size"}, {slices * hidden_size, std::to_string(slices) + " * hidden_size"}};
+  row.note = "head " + std::to_string(head) + " sees the hidden state and " +
+             (head == 0 ? std::string("one embedding") : std::to_string(head + 1) + " embeddings");
+  row.hint = file.info.config_file + " says grounded_heads=true; these weights look like heads trained with false";
+  return row;
+}
+
+HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base, kernels::Queue* queue) {
+  const int64_t hidden = base.config.hidden_size;
+  HydraWeights loaded;
+  checkpoint::TableLoader loader(*file.tensors, base.config.file);
+  loader.IgnoreIf([](const std::string& name) { return !checkpoint::IsHeadTensor(name); });
+  loader.Ignore("input_embed_fn.weight");  // a copy of the base's embedding (FORMATS 1.8)
+  for (int32_t h = 0; h < file.info.num_heads; ++h) {
+    HydraHead head;
+    head.linear = TakeLinear(loader, FirstBlockRow(file, hidden, h, "linear"), true);
+    head.residual = TakeLinear(loader, FirstBlockRow(file, hidden, h, "res_connection"), true);
+    head.rest.blocks = TakeBlocks(loader, file, hidden, h, 1);
+    checkpoint::TensorRow row;
+    row.name = file.names.lm_head(h) + ".weight";
+    row.shape = {{base.config.vocab_size, "vocab_size"}, {hidden, "hidden_size"}};
+    row.shard = checkpoint::ShardAxis::kVocabulary;
+    head.rest.lm_head = TakeLinear(loader, row, true);
+    loaded.heads.push_back(std::move(head));
+  }
+  if (file.info.kind == HeadKind::kHydraPrefixMlp) {
+    loaded.prefix = std::make_unique<PrefixLayer>(loader, file.info, base.config, queue);
+  }
+  loader.Finish();
+  loaded.bytes = loader.bytes_taken();
+  loaded.info = file.info;
+  loaded.tensors = std::move(file.tensors);
+  return loaded;
+}
+
+// One node that has children, somewhere in the call's trees.
+struct Expanded {
+  int32_t input = 0;      // which sequence
+  tree::NodeId node = 0;
+  int32_t parent = -1;    // index of the parent's Expanded, -1 for a root
+  int32_t reach = 0;      // depth of its deepest expanded descendant, itself included
+};
+
+class Hydra : public Drafter {
+ public:
+  Hydra(HydraWeights weights, const model::ModelWeights& base, kernels::Queue* queue)
+      : weights_(std::move(weights)), base_(&base), queue_(queue), runner_(queue) {
+    linear_.resize(weights_.heads.size());
+    residual_.resize(weights_.heads.size());
+    hidden_linear_.resize(weights_.heads.size());
+    hidden_residual_.resize(weights_.heads.size());
+  }
+
+  const char* name() const override { return weights_.info.name.c_str(); }
+  int32_t max_depth() const override { return weights_.info.num_heads; }
+  int64_t hidden_layer_offset() const override { return weights_.info.hidden_layer_offset; }
+  uint64_t weight_bytes() const override { return weights_.bytes; }
+
+  std::unique_ptr<DraftState> NewState(int32_t max_positions) const override {
+    auto state = std::make_unique<HydraState>();
+    if (weights_.prefix) state->cache = weights_.prefix->NewCache(max_positions);
+    return state;
+  }
+
+  void Absorb(std::span<AbsorbInput> inputs) override {
+    for (const AbsorbInput& input : inputs) {
+      auto& state = *static_cast<HydraState*>(input.state);
+      if (weights_.prefix) {
+        weights_.prefix->Run(*state.cache, input.hidden, state.hidden);
+      } else {
+        const float* last = input.hidden.row(input.hidden.rows - 1);
+        state.hidden.assign(last, last + input.hidden.cols);
+      }
+    }
+  }
+
+  void Propose(std::span<ProposeInput> inputs) override {
+    RunLevels(inputs, [this](ProposeInput& input, tree::NodeId node, std::span<const float> logits) {
+      const tree::Topology& topology = input.tree->topology;
+      const auto n = static_cast<size_t>(node);
+      CollectPath(*input.tree, node);
+      const kernels::TokenHistory history{.prompt = input.prompt, .output = input.output, .path = path_};
+      const auto position = static_cast<int64_t>(input.output.size()) + topology.depth()[n];
+      kernels::RankCandidates(logits, *input.sampling, input.coupled, history, *input.noise, position,
+                              topology.num_children()[n], scratch_, candidates_);
+      tree::FillChildren(topology.first_child()[n], topology.num_children()[n], candidates_.data(),
+                         input.tree->tokens.data());
+    });
+  }
+
+  void HeadLogits(DraftState& state, int32_t root, std::span<const int32_t> path, Matrix& out) override {
+    std::vector<std::vector<int32_t>> chain{std::vector<int32_t>(static_cast<size_t>(max_depth()), 0)};
+    tree::TokenTree tree{.topology = tree::Topology::FromPaths(chain), .tokens = {}};
+    tree.tokens.assign(static_cast<size_t>(max_depth()) + 1, root);
+    ProposeInput input;
+    input.state = &state;
+    input.tree = &tree;
+    out.Resize(max_depth(), base_->config.vocab_size);
+    RunLevels(std::span(&input, 1), [&](ProposeInput& one, tree::NodeId node, std::span<const float> logits) {
+      const auto depth = static_cast<size_t>(node);  // in a chain a node's number is its depth
+      std::copy(logits.begin(), logits.end(), out.row(node));
+      one.tree->tokens[depth + 1] = depth < path.size() ? path[depth] : kernels::Argmax(logits);
+    });
+  }
+
+ private:
+  // Runs the heads level by level over all expanded nodes of all trees; `fill(input, node, logits)` sets the tokens of
+  // that node's children before the next level reads them.
+  template <typename Fill>
+  void RunLevels(std::span<ProposeInput> inputs, Fill fill) {
+    const int32_t levels = ListExpanded(inputs);
+    if (levels == 0) return;
+    RunHiddenSlices(inputs, levels);
+    for (int32_t depth = 0; depth < levels; ++depth) {
+      AddEmbeddingSlices(inputs, depth, levels);
+      const auto first = static_cast<size_t>(level_begin_[static_cast<size_t>(depth)]);
+      const auto last = static_cast<size_t>(level_begin_[static_cast<size_t>(depth) + 1]);
+      x_.Resize(static_cast<int64_t>(last - first), base_->config.hidden_size);
+      kernels::ResidualSilu(*queue_, RowsOf(residual_[static_cast<size_t>(depth)], first, last),
+                            RowsOf(linear_[static_cast<size_t>(depth)], first, last), x_);
+      runner_.Run(weights_.heads[static_cast<size_t>(depth)].rest, x_, logits_);
+      for (size_t e = first; e < last; ++e) {
+        fill(inputs[static_cast<size_t>(expanded_[e].input)], expanded_[e].node,
+             std::as_const(logits_).row_span(static_cast<int64_t>(e - first)));
+      }
+    }
+  }
+
+  static kernels::ConstRows RowsOf(const Matrix& m, size_t first, size_t last) {
+    return {m.row(static_cast<int64_t>(first)), static_cast<int64_t>(last - first), m.cols(), m.stride()};
+  }
+
+  // Fills expanded_ (by depth, then sequence, then node) and level_begin_; returns the number of levels.
+  int32_t ListExpanded(std::span<const ProposeInput> inputs) {
+    expanded_.clear();
+    level_begin_.assign(1, 0);
+    int32_t levels = 0;
+    for (const ProposeInput& input : inputs) levels = std::max(levels, input.tree->topology.max_depth());
+    HYDRANT_CHECK(levels <= max_depth());
+    index_of_.resize(inputs.size());
+    for (size_t s = 0; s < inputs.size(); ++s) {
+      index_of_[s].assign(static_cast<size_t>(inputs[s].tree->topology.num_nodes()), -1);
+    }
+    for (int32_t depth = 0; depth < levels; ++depth) {
+      for (size_t s = 0; s < inputs.size(); ++s) {
+        const tree::Topology& topology = inputs[s].tree->topology;
+        if (depth >= topology.max_depth()) continue;
+        for (tree::NodeId node = topology.level_begin(depth); node < topology.level_begin(depth + 1); ++node) {
+          const auto n = static_cast<size_t>(node);
+          if (topology.num_children()[n] == 0) continue;
+          index_of_[s][n] = static_cast<int32_t>(expanded_.size());
+          const int32_t parent = depth == 0 ? -1 : index_of_[s][static_cast<size_t>(topology.parent()[n])];
+          expanded_.push_back({.input = static_cast<int32_t>(s), .node = node, .parent = parent, .reach = depth});
+        }
+      }
+      level_begin_.push_back(static_cast<int32_t>(expanded_.size()));
+    }
+    for (size_t e = expanded_.size(); e-- > 0;) {
+      if (expanded_[e].parent < 0) continue;
+      Expanded& parent = expanded_[static_cast<size_t>(expanded_[e].parent)];
+      parent.reach = std::max(parent.reach, expanded_[e].reach);
+    }
+    return levels;
+  }
+
+  // hidden_linear_[i], hidden_residual_[i] = the hidden slice of head i's first block with its bias, per sequence.
+  void RunHiddenSlices(std::span<const ProposeInput> inputs, int32_t levels) {
+    const int64_t width = base_->config.hidden_size;
+    hidden_.Resize(static_cast<int64_t>(inputs.size()), width);
+    for (size_t s = 0; s < inputs.size(); ++s) {
+      std::copy_n(static_cast<HydraState*>(inputs[s].state)->hidden.data(), width, hidden_.row(static_cast<int64_t>(s)));
+    }
+    for (size_t head = 0; head < static_cast<size_t>(levels); ++head) {
+      const HydraHead& weights = weights_.heads[head];
+      hidden_linear_[head].Resize(hidden_.rows(), width);
+      hidden_residual_[head].Resize(hidden_.rows(), width);
+      linear_[head].Resize(static_cast<int64_t>(expanded_.size()), width);
+      residual_[head].Resize(static_cast<int64_t>(expanded_.size()), width);
+      kernels::Matmul(*queue_, hidden_, weights.linear.view().Columns(0, width), weights.linear.bias,
+                      hidden_linear_[head]);
+      kernels::Matmul(*queue_, hidden_, weights.residual.view().Columns(0, width), weights.residual.bias,
+                      hidden_residual_[head]);
+    }
+  }
+
+  // For the expanded nodes of this depth: their own embedding's slice, added to the parent's partial sum, for every
+  // later head that a descendant of theirs will need.
+  void AddEmbeddingSlices(std::span<const ProposeInput> inputs, int32_t depth, int32_t levels) {
+    const int64_t width = base_->config.hidden_size;
+    for (int32_t head = depth; head < levels; ++head) {
+      rows_.clear();
+      tokens_.clear();
+      for (int32_t e = level_begin_[static_cast<size_t>(depth)]; e < level_begin_[static_cast<size_t>(depth) + 1]; ++e) {
+        const Expanded& node = expanded_[static_cast<size_t>(e)];
+        if (node.reach < head) continue;
+        rows_.push_back(e);
+        tokens_.push_back(inputs[static_cast<size_t>(node.input)].tree->tokens[static_cast<size_t>(node.node)]);
+      }
+      if (rows_.empty()) break;
+      embedded_.Resize(static_cast<int64_t>(rows_.size()), width);
+      kernels::Embed(*queue_, base_->embedding, tokens_, embedded_);
+      const HydraHead& weights = weights_.heads[static_cast<size_t>(head)];
+      const int64_t begin = (depth + 1) * width;
+      const auto h = static_cast<size_t>(head);
+      AddSlice(weights.linear.view().Columns(begin, width), hidden_linear_[h], linear_[h]);
+      AddSlice(weights.residual.view().Columns(begin, width), hidden_residual_[h], residual_[h]);
+    }
+  }
+
+  // sums[row] = (parent's sum, or the sequence's hidden slice) + embedded row * slice, for rows_.
+  void AddSlice(const kernels::Weight& slice, const Matrix& hidden_part, Matrix& sums) {
+    partial_.Resize(embedded_.rows(), embedded_.cols());
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      const Expanded& node = expanded_[static_cast<size_t>(rows_[i])];
+      const float* before = node.parent < 0 ? hidden_part.row(node.input) : sums.row(node.parent);
+      std::copy_n(before, partial_.cols(), partial_.row(static_cast<int64_t>(i)));
+    }
+    kernels::Matmul(*queue_, embedded_, slice, {}, partial_, kernels::MatmulMode::kAdd);
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      std::copy_n(partial_.row(static_cast<int64_t>(i)), partial_.cols(), sums.row(rows_[i]));
+    }
+  }
+
+  // Drafted tokens from below the root down to `node`.
+  void CollectPath(const tree::TokenTree& tree, tree::NodeId node) {
+    path_.clear();
+    for (tree::NodeId n = node; n > 0; n = tree.topology.parent()[static_cast<size_t>(n)]) {
+      path_.push_back(tree.tokens[static_cast<size_t>(n)]);
+    }
+    std::reverse(path_.begin(), path_.end());
+  }
+
+  HydraWeights weights_;
+  const model::ModelWeights* base_;
+  kernels::Queue* queue_;
+  HeadRunner runner_;
+  std::vector<Expanded> expanded_;
+  std::vector<int32_t> level_begin_;                     // [levels + 1] into expanded_
+  std::vector<std::vector<int32_t>> index_of_;           // per sequence and node: its Expanded, or -1
+  std::vector<Matrix> hidden_linear_, hidden_residual_;  // [K] of [S, D]
+  std::vector<Matrix> linear_, residual_;                // [K] of [expanded nodes, D]: partial sums
+  std::vector<int32_t> rows_, tokens_;
+  Matrix hidden_, embedded_, partial_, x_, logits_;
+  std::vector<int32_t> path_, candidates_;
+  std::vector<float> scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Drafter> MakeHydra(HeadsFile file, const model::ModelWeights& base, kernels::Queue* queue) {
+  return std::make_unique<Hydra>(LoadHydra(std::move(file), base, queue), base, queue);
+}
+
+}  // namespace hydrant::draft

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hydrant/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <utility>
+
+#include "engine/loaded_model.h"
+#include "engine/step.h"
+#include "sequence/sequence.h"
+#include "tokenizer/chat_template.h"
+
+namespace hydrant {
+
+struct Engine::Impl {
+  explicit Impl(const EngineOptions& options) : loaded(engine::LoadModel(options)) {}
+
+  int32_t SlotsFor(const GenerationRequest& request) const;
+  void EnsurePool(int32_t num_blocks);
+  std::vector<GenerationResult> Run(std::span<const GenerationRequest> requests, const EmitCallback& on_emit);
+
+  std::unique_ptr<engine::LoadedModel> loaded;
+  std::unique_ptr<kv::BlockPool> kv_pool;
+};
+
+// KV slots that a request may come to use: its prompt and reply, and one tree beyond.
+int32_t Engine::Impl::SlotsFor(const GenerationRequest& request) const {
+  const int64_t tokens = static_cast<int64_t>(request.prompt_ids.size()) + request.stop.max_tokens;
+  const int64_t committed = std::min<int64_t>(tokens, loaded->weights.config.max_positions);
+  const int64_t tree = loaded->tree.topology.num_nodes();
+  return static_cast<int32_t>(committed + tree + loaded->tree.topology.max_depth());
+}
+
+void Engine::Impl::EnsurePool(int32_t num_blocks) {
+  if (kv_pool && kv_pool->num_blocks() >= num_blocks) return;
+  kv_pool.reset();
+  kv_pool = std::make_unique<kv::BlockPool>(model::KvShapeFor(loaded->weights.config, loaded->kv_type), num_blocks);
+}
+
+std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationRequest> requests,
+                                                const EmitCallback& on_emit) {
+  int64_t blocks = 0;
+  for (const GenerationRequest& request : requests) {
+    ValidateRequest(request);
+    engine::CheckPrompt(*loaded, request.prompt_ids);
+    if (!request.stop.stop.empty() && !loaded->tokenizer) {
+      throw UserError("stop strings need a tokenizer, and " + loaded->options.model + " has none");
+    }
+    blocks += SlotsFor(request) / kernels::kBlockPositions + 1;
+  }
+  if (blocks > (int64_t{1} << 24)) throw UserError("the requests need more KV blocks than an engine can number");
+  EnsurePool(static_cast<int32_t>(blocks));
+
+  engine::Stepper stepper({.decoder = loaded->decoder.get(),
+                           .drafter = loaded->drafter.get(),
+                           .pool = kv_pool.get(),
+                           .topology = &loaded->tree.topology,
+                           .prefill_chunk = loaded->options.prefill_chunk});
+  std::deque<sequence::Sequence> sequences;  // a deque: sequences do not move
+  for (const GenerationRequest& request : requests) {
+    sequence::SequenceSetup setup;
+    setup.tokenizer = loaded->tokenizer.get();
+    setup.drafter = request.use_drafter ? loaded->drafter.get() : nullptr;
+    setup.pool = kv_pool.get();
+    setup.kernels = loaded->queue.table;
+    setup.vocab_size = loaded->info.vocab_size;
+    setup.max_positions = loaded->info.max_positions;
+    setup.max_slots = SlotsFor(request);
+    setup.eos_token_ids = loaded->info.eos_token_ids;
+    sequences.emplace_back(request, setup);
+    stepper.Prefill(sequences.back());
+    sequences.back().Emit(on_emit);
+  }
+  const auto group = static_cast<size_t>(std::max(1, engine::kMaxRows / stepper.rows_per_sequence()));
+  std::vector<sequence::Sequence*> running;
+  for (;;) {
+    running.clear();
+    for (sequence::Sequence& sequence : sequences) {
+      if (!sequence.finished()) running.push_back(&sequence);
+    }
+    if (running.empty()) break;
+    for (size_t first = 0; first < running.size(); first += group) {
+      const size_t count = std::min(group, running.size() - first);
+      stepper.Step(std::span(running).subspan(first, count));
+    }
+    for (sequence::Sequence* sequence : running) sequence->Emit(on_emit);
+  }
+  std::vector<GenerationResult> results;
+  for (sequence::Sequence& sequence : sequences) results.push_back(sequence.TakeResult());
+  return results;
+}
+
+Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Engine::~Engine() = default;
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+
+const EngineInfo& Engine::info() const { return impl_->loaded->info; }
+
+std::vector<int32_t> Engine::Tokenize(std::string_view text, bool parse_special, bool add_bos) const {
+  const auto& tokenizer = impl_->loaded->tokenizer;
+  if (!tokenizer) {
+    throw UserError(impl_->loaded->options.model + ": has no tokenizer.json or tokenizer.model",
+                    "give token ids with --prompt-ids");
+  }
+  return tokenizer->Encode(text, {.parse_special = parse_special, .add_bos = add_bos && tokenizer->adds_bos()});
+}
+
+std::string Engine::Detokenize(std::span<const int32_t> ids, bool skip_special) const {
+  const auto& tokenizer = impl_->loaded->tokenizer;
+  if (!tokenizer) throw UserError(impl_->loaded->options.model + ": has no tokenizer.json or tokenizer.model");
+  return tokenizer->Decode(ids, skip_special);
+}
+
+bool Engine::RenderChat(std::span<const ChatMessage> messages, const std::string& template_name,
+                        std::string* prompt) const {
+  if (template_name == "none") return false;
+  const std::string& folder = impl_->loaded->options.model;
+  tokenizer::FolderTemplate found;
+  if (template_name == "auto") {
+    found = tokenizer::ReadFolderTemplate(folder);
+    if (found.name.empty()) return false;
+  } else {
+    found = {.name = template_name, .tokens = tokenizer::ReadTemplateTokens(folder, template_name)};
+  }
+  std::vector<tokenizer::Message> converted;
+  for (const ChatMessage& message : messages) converted.push_back({.role = message.role, .content = message.content});
+  *prompt = tokenizer::RenderTemplate(found.name, converted, found.tokens, /*add_generation_prompt=*/true);
+  return true;
+}
+
+GenerationResult Engine::Generate(const GenerationRequest& request, const EmitCallback& on_emit) {
+  return std::move(impl_->Run(std::span(&request, 1), on_emit).front());
+}
+
+std::vector<GenerationResult> Engine::GenerateBatch(std::span<const GenerationRequest> requests) {
+  return impl_->Run(requests, {});
+}
+
+namespace {
+
+void CheckRange(const char* name, double value, double min, double max) {
+  if (std::isfinite(value) && value >= min && value <= max) return;
+  throw UserError(std::string(name) + " is " + std::to_string(value) + ", expected " + std::to_string(min) + " to " +
+                  std::to_string(max));
+}
+
+}  // namespace
+
+void ValidateRequest(const GenerationRequest& request) {
+  const SamplingOptions& sampling = request.sampling;
+  CheckRange("temperature", static_cast<double>(sampling.temperature), 0, 100);
+  CheckRange("top-k", sampling.top_k, 0, 2147483647);
+  CheckRange("top-p", static_cast<double>(sampling.top_p), 0, 1);
+  CheckRange("min-p", static_cast<double>(sampling.min_p), 0, 1);
+  CheckRange("repetition-penalty", static_cast<double>(sampling.repetition_penalty), 1e-3, 1000);
+  CheckRange("presence-penalty", static_cast<double>(sampling.presence_penalty), -100, 100);
+  CheckRange("frequency-penalty", static_cast<double>(sampling.frequency_penalty), -100, 100);
+  CheckRange("epsilon", static_cast<double>(request.accept.epsilon), 0, 1);
+  CheckRange("alpha", static_cast<double>(request.accept.alpha), 0, 1e6);
+  CheckRange("max-tokens", request.stop.max_tokens, 1, 2147483647);
+  if (request.stop.stop.size() > 64) throw UserError("more than 64 stop strings");
+  for (const std::string& stop : request.stop.stop) {
+    if (stop.empty()) throw UserError("a stop string is empty");
+    if (stop.size() > 4096) throw UserError("a stop string is longer than 4096 bytes");
+  }
+}
+
+}  // namespace hydrant

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/eval_logits.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "hydrant/error.h"
+#include "kernels/choose.h"
+
+namespace hydrant::engine {
+namespace {
+
+void CheckPath(const LoadedModel& loaded, const std::vector<int32_t>& path) {
+  if (path.empty()) return;
+  if (!loaded.drafter) throw UserError("--path needs heads", "name their folder with --draft");
+  if (static_cast<int64_t>(path.size()) > loaded.drafter->max_depth()) {
+    throw UserError("--path has " + std::to_string(path.size()) + " tokens, but there are " +
+                    std::to_string(loaded.drafter->max_depth()) + " heads");
+  }
+  for (const int32_t token : path) {
+    if (token < 0 || token >= loaded.info.vocab_size) {
+      throw UserError("--path has token " + std::to_string(token) + ", expected 0 to " +
+                      std::to_string(loaded.info.vocab_size - 1));
+    }
+  }
+}
+
+void CopyInto(const Matrix& from, Matrix& to, int64_t first_row) {
+  for (int64_t r = 0; r < from.rows(); ++r) std::copy_n(from.row(r), from.cols(), to.row(first_row + r));
+}
+
+}  // namespace
+
+EvalLogitsResult EvalLogits(LoadedModel& loaded, const std::vector<int32_t>& prompt_ids,
+                            const std::vector<int32_t>& path) {
+  CheckPrompt(loaded, prompt_ids);
+  CheckPath(loaded, path);
+  const auto length = static_cast<int32_t>(prompt_ids.size());
+  kv::BlockPool pool(model::KvShapeFor(loaded.weights.config, loaded.kv_type), length / kernels::kBlockPositions + 1);
+  kv::BlockTable table(&pool);
+  const bool reserved = table.Reserve(length);
+  HYDRANT_CHECK(reserved);
+  std::unique_ptr<draft::DraftState> state = loaded.drafter ? loaded.drafter->NewState(length) : nullptr;
+
+  EvalLogitsResult result;
+  result.logits.Resize(length, loaded.weights.config.vocab_size);
+  result.hidden.Resize(length, loaded.weights.config.hidden_size);
+  model::RowBatch batch;
+  model::ForwardOutput output;
+  for (int32_t first = 0; first < length; first += loaded.options.prefill_chunk) {
+    const int32_t count = std::min(loaded.options.prefill_chunk, length - first);
+    batch.Clear();
+    for (int32_t i = first; i < first + count; ++i) {
+      batch.AddChain(std::span(prompt_ids).subspan(static_cast<size_t>(i), 1), i, table.blocks());
+      batch.WantLogits();
+    }
+    batch.Seal();
+    loaded.decoder->Forward(batch, pool, output);
+    table.Append(count);
+    CopyInto(output.logits, result.logits, first);
+    CopyInto(output.hidden, result.hidden, first);
+    if (!state) continue;
+    draft::AbsorbInput input{.state = state.get(),
+                             .hidden = loaded.drafter->hidden_layer_offset() > 0 ? output.captured : output.hidden};
+    loaded.drafter->Absorb(std::span(&input, 1));
+  }
+  result.root = kernels::Argmax(std::as_const(result.logits).row_span(length - 1));
+  if (state) loaded.drafter->HeadLogits(*state, result.root, path, result.head_logits);
+  return result;
+}
+
+}  // namespace hydrant::engine

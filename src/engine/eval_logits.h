@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logits and hidden states of a prompt, and of the heads after it: what parity tests and researchers look at.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/loaded_model.h"
+#include "tensor/tensor.h"
+
+namespace hydrant::engine {
+
+struct EvalLogitsResult {
+  Matrix logits;       // [T, V]
+  Matrix hidden;       // [T, D], after the final norm
+  Matrix head_logits;  // [K, V]; row i = head i after root and path[0 .. i-1]; 0 rows without a drafter
+  int32_t root = 0;    // argmax of the last row of logits
+};
+
+// `path`: drafted tokens after the root, at most K; where it is shorter, each head's own argmax is followed.
+// Throws UserError as CheckPrompt does, and for a path that is too long or has ids outside the vocabulary.
+EvalLogitsResult EvalLogits(LoadedModel& loaded, const std::vector<int32_t>& prompt_ids,
+                            const std::vector<int32_t>& path);
+
+}  // namespace hydrant::engine

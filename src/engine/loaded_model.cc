@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/loaded_model.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/nearest.h"
+#include "hydrant/error.h"
+
+namespace hydrant::engine {
+namespace {
+
+DType KvType(const std::string& name) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    if (name == NameOf(dtype)) return dtype;
+  }
+  static constexpr std::string_view kNames[] = {"f32", "bf16", "f16"};
+  const std::string nearest = base::Nearest(name, kNames);
+  throw UserError("--kv-type '" + name + "' is unknown, expected f32, bf16 or f16",
+                  nearest.empty() ? "" : "did you mean " + nearest + "?");
+}
+
+// The user's tree is never cut; the default one is cut to the heads' depth.
+tree::NamedTopology ChooseTree(const EngineOptions& options, const draft::Drafter& drafter) {
+  const int32_t heads = drafter.max_depth();
+  if (options.tree.empty()) {
+    const std::string file = options.draft + "/trees.json";
+    if (std::filesystem::exists(file)) {
+      tree::NamedTopology named = tree::ReadTreeFile(file);
+      named.topology = named.topology.CutToDepth(std::min(heads, named.topology.max_depth()));
+      return named;
+    }
+    const tree::Topology preset = tree::Preset("mc_sim_7b_63");
+    return {.name = "mc_sim_7b_63", .topology = preset.CutToDepth(std::min(heads, preset.max_depth()))};
+  }
+  tree::NamedTopology named = tree::ParseTree(options.tree);
+  if (named.topology.max_depth() > heads) {
+    const tree::NodeId deepest = named.topology.num_nodes() - 1;
+    std::string path;
+    for (const int32_t rank : named.topology.Paths()[static_cast<size_t>(deepest) - 1]) {
+      path += (path.empty() ? "[" : ", ") + std::to_string(rank);
+    }
+    throw UserError("tree '" + named.name + "': path " + path + "] is " + std::to_string(named.topology.max_depth()) +
+                        " deep, but " + options.draft + " has " + std::to_string(heads) + " heads",
+                    "cut the tree to depth " + std::to_string(heads));
+  }
+  return named;
+}
+
+void CheckOptions(const EngineOptions& options) {
+  if (options.model.empty()) throw UserError("no model given", "name its folder with --model");
+  if (options.threads < 0 || options.threads > 1024) {
+    throw UserError("--threads is " + std::to_string(options.threads) + ", expected 0 (all) to 1024");
+  }
+  if (options.prefill_chunk < 1 || options.prefill_chunk > kMaxRows) {
+    throw UserError("the prefill chunk is " + std::to_string(options.prefill_chunk) + ", expected 1 to " +
+                    std::to_string(kMaxRows));
+  }
+  if (options.draft.empty() && !options.tree.empty()) {
+    throw UserError("--tree needs heads to fill it", "name their folder with --draft");
+  }
+}
+
+void LoadDrafter(LoadedModel& loaded) {
+  const EngineOptions& options = loaded.options;
+  if (options.draft.empty()) return;
+  loaded.drafter = draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, &loaded.info.warnings);
+  loaded.tree = ChooseTree(options, *loaded.drafter);
+  if (loaded.tree.topology.num_nodes() > kMaxRows) {
+    throw UserError("tree '" + loaded.tree.name + "' has " + std::to_string(loaded.tree.topology.num_nodes()) +
+                    " nodes with its root, at most " + std::to_string(kMaxRows) + " rows fit one step");
+  }
+}
+
+void FillInfo(LoadedModel& loaded) {
+  EngineInfo& info = loaded.info;
+  info.model_family = model::NameOf(loaded.weights.config.family);
+  info.drafter = loaded.drafter ? loaded.drafter->name() : "none";
+  info.num_heads = loaded.drafter ? loaded.drafter->max_depth() : 0;
+  info.tree_name = loaded.tree.name;
+  info.tree_json = loaded.drafter ? tree::ToJson(loaded.tree.topology) : "[]";
+  info.tree_nodes = loaded.tree.topology.num_nodes() - 1;
+  info.cpu_target = loaded.queue.table->name;
+  info.threads = loaded.pool->num_threads();
+  info.vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size);
+  info.max_positions = static_cast<int32_t>(loaded.weights.config.max_positions);
+  info.has_tokenizer = loaded.tokenizer != nullptr;
+  info.eos_token_ids = loaded.weights.config.eos_token_ids;
+}
+
+}  // namespace
+
+std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
+  CheckOptions(options);
+  auto loaded = std::make_unique<LoadedModel>();
+  loaded->options = options;
+  loaded->kv_type = KvType(options.kv_type);
+  loaded->queue.table = &kernels::KernelsFor(options.cpu_target);
+  loaded->pool = std::make_unique<base::ThreadPool>(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
+  loaded->queue.pool = loaded->pool.get();
+  loaded->weights = model::LoadModelWeights(options.model);
+  loaded->tree.name = "none";
+  LoadDrafter(*loaded);
+  const int64_t offset = loaded->drafter ? loaded->drafter->hidden_layer_offset() : 0;
+  const int64_t capture = offset > 0 ? loaded->weights.config.num_layers - offset : -1;
+  loaded->decoder = std::make_unique<model::Decoder>(&loaded->queue, &loaded->weights, capture);
+  if (options.load_tokenizer && tokenizer::HasTokenizer(options.model)) {
+    loaded->tokenizer = tokenizer::LoadTokenizer(options.model);
+  }
+  FillInfo(*loaded);
+  return loaded;
+}
+
+void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_ids) {
+  const model::ModelConfig& config = loaded.weights.config;
+  if (prompt_ids.empty()) throw UserError("the prompt is empty", "give at least one token");
+  if (static_cast<int64_t>(prompt_ids.size()) > config.max_positions) {
+    throw UserError("the prompt is " + std::to_string(prompt_ids.size()) + " tokens long, but " + config.file +
+                        " ('max_position_embeddings') allows " + std::to_string(config.max_positions),
+                    "shorten the prompt");
+  }
+  for (size_t i = 0; i < prompt_ids.size(); ++i) {
+    if (prompt_ids[i] < 0 || prompt_ids[i] >= config.vocab_size) {
+      throw UserError("prompt token " + std::to_string(i) + " is " + std::to_string(prompt_ids[i]) +
+                      ", expected 0 to " + std::to_string(config.vocab_size - 1) + " (vocab_size of " + config.file + ")");
+    }
+  }
+}
+
+}  // namespace hydrant::engine

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that an engine loads: weights, drafter, tree, tokenizer, and the queue they run on.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "draft/drafter.h"
+#include "hydrant/engine.h"
+#include "kernels/kernels.h"
+#include "model/decoder.h"
+#include "model/weights.h"
+#include "tokenizer/tokenizer.h"
+#include "tree/parse.h"
+
+namespace hydrant::engine {
+
+// Rows of one forward at most: bounds activations and logits (65 MB at V = 32,000), and the size of a tree.
+inline constexpr int32_t kMaxRows = 512;
+
+struct LoadedModel {
+  EngineOptions options;
+  std::unique_ptr<base::ThreadPool> pool;
+  kernels::Queue queue;
+  model::ModelWeights weights;
+  std::unique_ptr<draft::Drafter> drafter;  // null: none
+  tree::NamedTopology tree;                 // only the root without a drafter
+  std::unique_ptr<model::Decoder> decoder;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;  // null: none
+  DType kv_type = DType::kF32;
+  EngineInfo info;
+};
+
+// Throws UserError for anything wrong with files or options.
+std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options);
+
+// Throws UserError when the prompt is empty, has ids outside the vocabulary, or is longer than the context.
+void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_ids);
+
+}  // namespace hydrant::engine

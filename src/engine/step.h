@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// One decoding step over any number of sequences: draft, lay out, forward, verify, commit. And the prompt before it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "draft/drafter.h"
+#include "kv/kv_cache.h"
+#include "model/decoder.h"
+#include "sequence/sequence.h"
+#include "tree/topology.h"
+
+namespace hydrant::engine {
+
+// What a step works with. Everything pointed to outlives it.
+struct StepContext {
+  model::Decoder* decoder = nullptr;
+  draft::Drafter* drafter = nullptr;  // null: plain decoding
+  kv::BlockPool* pool = nullptr;
+  const tree::Topology* topology = nullptr;
+  int32_t prefill_chunk = 256;
+};
+
+class Stepper {
+ public:
+  explicit Stepper(const StepContext& context);
+
+  // Runs a sequence's prompt in chunks and takes the first token.
+  void Prefill(sequence::Sequence& sequence);
+  // One step of unfinished sequences.
+  void Step(std::span<sequence::Sequence* const> sequences);
+
+  // Rows that one sequence's step takes.
+  int32_t rows_per_sequence() const { return context_.topology->num_nodes(); }
+
+ private:
+  const tree::Topology& TopologyFor(const sequence::Sequence& sequence);
+  void Draft(std::span<sequence::Sequence* const> sequences);
+  void LayOut(std::span<sequence::Sequence* const> sequences);
+  void Verify(std::span<sequence::Sequence* const> sequences);
+  void Commit(std::span<sequence::Sequence* const> sequences);
+
+  StepContext context_;
+  std::vector<tree::Topology> by_depth_;  // the tree cut to depth d, made when first needed
+  model::RowBatch batch_;
+  model::ForwardOutput output_;
+  std::vector<int32_t> first_row_;  // per sequence, of its tree in the batch
+  std::vector<verify::Verdict> verdicts_;
+  std::vector<draft::ProposeInput> proposals_;
+  std::vector<draft::AbsorbInput> absorbs_;
+  std::vector<Matrix> accepted_hidden_;
+};
+
+}  // namespace hydrant::engine

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sequence/sequence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace hydrant::sequence {
+
+Sequence::Sequence(const GenerationRequest& request, const SequenceSetup& setup)
+    : request_(request),
+      max_positions_(setup.max_positions),
+      eos_token_ids_(setup.eos_token_ids),
+      table_(setup.pool),
+      draft_state_(setup.drafter != nullptr ? setup.drafter->NewState(setup.max_slots) : nullptr),
+      noise_(setup.kernels, request.sampling.seed, setup.vocab_size),
+      text_(setup.tokenizer, request.stop.stop),
+      has_text_(setup.tokenizer != nullptr) {
+  tree_.tokens.assign(1, 0);
+}
+
+void Sequence::TakeFirst(std::span<const float> logits) {
+  const bool argmax = request_.accept.rule == AcceptRule::kTypical && request_.accept.root == RootChoice::kArgmax;
+  const kernels::TokenHistory history{.prompt = request_.prompt_ids, .output = {}, .path = {}};
+  const int32_t token = argmax ? kernels::Argmax(logits)
+                               : kernels::ChooseToken(logits, request_.sampling, history, noise_, 0, scratch_);
+  Append(token, 0);
+  if (!finished_ && table_.length() >= max_positions_) Finish(FinishReason::kContext);
+}
+
+void Sequence::Plant(const tree::Topology& topology) {
+  // Copying a topology costs a few allocations; it changes only near the context limit.
+  if (!(tree_.topology == topology)) tree_.topology = topology;
+  tree_.tokens.assign(static_cast<size_t>(topology.num_nodes()), 0);
+  tree_.tokens[0] = output_.back();
+}
+
+void Sequence::Commit(const verify::Verdict& verdict) {
+  HYDRANT_CHECK(!finished_);
+  CountStep(verdict);
+  path_.assign(1, 0);
+  path_.insert(path_.end(), verdict.path.begin(), verdict.path.end());
+  table_.CommitPath(path_);
+  for (size_t i = 0; i < verdict.path.size() && !finished_; ++i) {
+    Append(tree_.tokens[static_cast<size_t>(verdict.path[i])], static_cast<int32_t>(i) + 1);
+  }
+  if (!finished_) Append(verdict.bonus, 0);
+  if (!finished_ && table_.length() >= max_positions_) Finish(FinishReason::kContext);
+  noise_.Forget(static_cast<int64_t>(output_.size()));
+}
+
+void Sequence::CountStep(const verify::Verdict& verdict) {
+  result_.num_emitted.push_back(verdict.num_emitted());
+  const auto depth = static_cast<size_t>(tree_.topology.max_depth());
+  if (result_.depth_offered.size() < depth) {
+    result_.depth_offered.resize(depth, 0);
+    result_.depth_accepted.resize(depth, 0);
+  }
+  for (size_t d = 0; d < depth; ++d) {
+    ++result_.depth_offered[d];
+    if (static_cast<size_t>(verdict.num_accepted()) > d) ++result_.depth_accepted[d];
+  }
+}
+
+void Sequence::Append(int32_t token, int32_t depth) {
+  output_.push_back(token);
+  output_depth_.push_back(depth);
+  const bool is_eos = std::find(eos_token_ids_.begin(), eos_token_ids_.end(), token) != eos_token_ids_.end();
+  if (is_eos && !request_.stop.ignore_eos) {
+    text_.PushSilent();
+    Finish(FinishReason::kEos);
+  } else if (text_.Push(token)) {
+    Finish(FinishReason::kStop);
+  } else if (static_cast<int64_t>(output_.size()) >= request_.stop.max_tokens) {
+    Finish(FinishReason::kLength);
+  }
+}
+
+void Sequence::Finish(FinishReason reason) {
+  finished_ = true;
+  result_.finish_reason = reason;
+  text_.Close();
+}
+
+void Sequence::Cancel() {
+  if (!finished_) Finish(FinishReason::kCancelled);
+}
+
+void Sequence::Emit(const EmitCallback& on_emit) {
+  const int32_t ready = text_.num_ready();
+  if (!on_emit || ready <= num_emitted_tokens_) return;
+  std::vector<std::string> token_text;
+  std::string text;
+  for (int32_t i = num_emitted_tokens_; i < ready; ++i) {
+    token_text.emplace_back(text_.token_text(i));
+    text += token_text.back();
+  }
+  const auto first = static_cast<size_t>(num_emitted_tokens_);
+  const auto count = static_cast<size_t>(ready - num_emitted_tokens_);
+  num_emitted_tokens_ = ready;
+  const Emission emission{.token_ids = std::span(output_).subspan(first, count),
+                          .token_depth = std::span(output_depth_).subspan(first, count),
+                          .token_text = token_text,
+                          .text = text};
+  if (!on_emit(emission)) Cancel();
+}
+
+GenerationResult Sequence::TakeResult() {
+  result_.token_ids = output_;
+  result_.token_depth = output_depth_;
+  result_.has_text = has_text_;
+  result_.text = text_.text();
+  return std::move(result_);
+}
+
+}  // namespace hydrant::sequence

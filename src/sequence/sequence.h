@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// All state of one request: tokens, KV blocks, the drafter's memory, the noise of its positions, stop rules, statistics.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "draft/drafter.h"
+#include "hydrant/generation.h"
+#include "kernels/choose.h"
+#include "kv/kv_cache.h"
+#include "sequence/text_collector.h"
+#include "tree/token_tree.h"
+#include "verify/verify.h"
+
+namespace hydrant::sequence {
+
+// What a sequence needs from its engine. Everything pointed to outlives it.
+struct SequenceSetup {
+  const tokenizer::Tokenizer* tokenizer = nullptr;  // null: no text
+  const draft::Drafter* drafter = nullptr;          // null: plain decoding
+  kv::BlockPool* pool = nullptr;
+  const kernels::KernelTable* kernels = nullptr;
+  int32_t vocab_size = 0;
+  int32_t max_positions = 0;
+  int32_t max_slots = 0;  // KV slots this sequence may come to use
+  std::vector<int32_t> eos_token_ids;
+};
+
+class Sequence {
+ public:
+  Sequence(const GenerationRequest& request, const SequenceSetup& setup);
+
+  // The token after the prompt, from the prompt's last logits.
+  void TakeFirst(std::span<const float> logits);
+  // The outcome of one step: keeps the accepted KV rows, appends the emitted tokens, applies the stop rules.
+  void Commit(const verify::Verdict& verdict);
+  // Stops at the caller's wish.
+  void Cancel();
+
+  // Hands tokens that may be shown to the callback; cancels when it returns false.
+  void Emit(const EmitCallback& on_emit);
+  GenerationResult TakeResult();
+
+  // The tree for the next step: `topology` with the root's token set.
+  void Plant(const tree::Topology& topology);
+  // Deepest tree whose rows all stay below max_positions.
+  int32_t depth_room() const { return max_positions_ - 1 - table_.length(); }
+
+  const GenerationRequest& request() const { return request_; }
+  bool finished() const { return finished_; }
+  std::span<const int32_t> output() const { return output_; }
+  kv::BlockTable& table() { return table_; }
+  tree::TokenTree& tree() { return tree_; }
+  draft::DraftState* draft_state() { return draft_state_.get(); }
+  bool drafts() const { return draft_state_ != nullptr; }
+  kernels::NoiseCache& noise() { return noise_; }
+  verify::Verifier& verifier() { return verifier_; }
+  PhaseTimes& times() { return result_.phase_ms; }
+
+ private:
+  void Append(int32_t token, int32_t depth);
+  void Finish(FinishReason reason);
+  void CountStep(const verify::Verdict& verdict);
+
+  GenerationRequest request_;
+  int32_t max_positions_;
+  std::vector<int32_t> eos_token_ids_;
+  std::vector<int32_t> output_, output_depth_;
+  kv::BlockTable table_;
+  std::unique_ptr<draft::DraftState> draft_state_;
+  kernels::NoiseCache noise_;
+  verify::Verifier verifier_;
+  tree::TokenTree tree_;
+  TextCollector text_;
+  std::vector<float> scratch_;  // [V]
+  std::vector<int32_t> path_;   // accepted nodes with the root
+  bool has_text_;
+  bool finished_ = false;
+  int32_t num_emitted_tokens_ = 0;  // handed to the callback so far
+  GenerationResult result_;
+};
+
+}  // namespace hydrant::sequence
