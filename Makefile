@@ -22,7 +22,7 @@ demo: install-deps build  ## the embedded model with its heads on a prompt, besi
 	build/release/hydrant run --model $(MODEL) --draft $(DRAFT) --template none --prompt "$(PROMPT)" --max-tokens 200 --compare-plain
 
 test: all  ## every test but the slow sanitizer and fuzz runs
-	ctest --preset release -j 2
+	ctest --preset release -j 2 --no-tests=error
 
 bench: all  ## the benchmarks, one after the other
 	@for program in build/release/benchmarks/*_benchmark; do [ -x "$$program" ] && echo "== $$program" && "$$program" || exit 1; done
