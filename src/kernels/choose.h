@@ -3,8 +3,8 @@
 //
 // Coupled sampling: token = argmax over allowed tokens of processed_logit / T + G(seed, position, token), where G is
 // standard Gumbel noise from Philox4x32-10 with key = seed and counter = (position, token / 4, stream, 0). The noise
-// belongs to the position (index of the generated token in its reply), not to the step: that is why any tree, drafter or
-// batch gives the same text. Greedy: no noise. Ties go to the lower token id everywhere.
+// belongs to the position (index of the generated token in its reply), not to the step: that is why any tree, drafter
+// or batch gives the same text. Greedy: no noise. Ties go to the lower token id everywhere.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,13 @@ struct TokenHistory {
   std::span<const int32_t> path;
 };
 
-// Noise rows of one sequence, kept while later steps may need the same positions (a drafter and the verifier share them).
+// Noise rows of one sequence, kept while later steps may need the same positions (a drafter and the verifier share
+// them).
 class NoiseCache {
  public:
+  // A step asks for the positions of its tree's levels and of the bonus: at most 64 + 2.
+  static constexpr int32_t kKeep = 66;
+
   NoiseCache(const KernelTable* table, uint64_t seed, int32_t vocab_size);
   // [V], valid until Forget or `kKeep` further positions were asked for.
   std::span<const float> Row(int64_t position);
@@ -44,8 +48,8 @@ class NoiseCache {
   std::vector<std::vector<float>> spare_;
 };
 
-// Applies penalties, temperature (when > 0), top-k, top-p and min-p: processed[t] = logit / T, or -infinity when dropped.
-// With temperature 0 only the penalties apply. logits, processed [V]; may not alias.
+// Applies penalties, temperature, top-k, top-p and min-p: processed[t] = (logit - largest logit) / T, or -infinity when
+// dropped. Temperature 0: the penalised logits. NaN becomes -infinity. logits, processed [V]; may not alias.
 void ProcessLogits(std::span<const float> logits, const SamplingOptions& options, const TokenHistory& history,
                    std::span<float> processed);
 
@@ -59,9 +63,10 @@ int32_t Argmax(std::span<const float> values);
 // The k best indices of `values`, best first, ties to the lower index. k is cut to the size. out is resized.
 void TopK(std::span<const float> values, int32_t k, std::vector<int32_t>& out);
 
-// A drafter's candidates: the k best of a head's logits, ranked as the verifier would choose. Temperature 0 or
-// `coupled` false: by the head's logit. Otherwise by processed logit / T + the position's noise: tokens that the
-// request's own filters keep first, then the rest by the same score without filters, so that k candidates always exist.
+// A drafter's candidates: the k best of a head's logits, best first, k cut to V, ties to the lower id. `coupled` false:
+// by the head's logit. Otherwise as the verifier would choose: by processed logit plus, at temperature > 0, the
+// position's noise. Tokens that the request's own filters keep come first, then the rest by the same score without
+// filters, so that k candidates always exist.
 void RankCandidates(std::span<const float> head_logits, const SamplingOptions& options, bool coupled,
                     const TokenHistory& history, NoiseCache& noise, int64_t position, int32_t k,
                     std::vector<float>& scratch, std::vector<int32_t>& out);
