@@ -17,7 +17,8 @@ namespace hydrant::checkpoint {
 struct StoredTensor {
   TensorView view;   // contiguous; points into the mapping, or into an owned copy where the file holds a strided view
   std::string file;  // path of the file that holds it, for errors
-  // Equal for tensors that are the same bytes of the same storage (tied tensors in .pt, aliases named in safetensors metadata).
+  // Equal for tensors that are the same bytes of the same storage (tied tensors in .pt, aliases named in safetensors
+  // metadata).
   uint64_t storage_id = 0;
 };
 

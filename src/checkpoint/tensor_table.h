@@ -32,9 +32,9 @@ struct TensorRow {
   std::vector<Extent> shape;  // empty for kUnused
   ShardAxis shard = ShardAxis::kReplicated;
   Presence presence = Presence::kRequired;
-  std::string tied_to = {};   // name of the row whose tensor stands in when this one is absent (tied weights)
-  std::string note = {};      // for the error: "head 0 sees the hidden state and one embedding"
-  std::string hint = {};      // for the error: what the user may have done
+  std::string tied_to = {};  // name of the row whose tensor stands in when this one is absent (tied weights)
+  std::string note = {};     // for the error: "head 0 sees the hidden state and one embedding"
+  std::string hint = {};     // for the error: what the user may have done
 };
 
 // Takes tensors out of a source by table rows; strict.

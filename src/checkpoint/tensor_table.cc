@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/tensor_table.h"
+
+#include <utility>
+
+#include "hydrant/error.h"
+
+namespace hydrant::checkpoint {
+namespace {
+
+std::vector<int64_t> ExpectedShape(const TensorRow& row) {
+  std::vector<int64_t> shape;
+  for (const Extent& extent : row.shape) shape.push_back(extent.value);
+  return shape;
+}
+
+// "vocab_size, hidden_size": the words for the extents that differ from `found`, for all where the ranks differ.
+std::string Symbols(const TensorRow& row, const std::vector<int64_t>& found) {
+  std::string symbols;
+  for (size_t i = 0; i < row.shape.size(); ++i) {
+    const bool differs = found.size() != row.shape.size() || found[i] != row.shape[i].value;
+    if (!differs || row.shape[i].symbol.empty() || symbols.ends_with(row.shape[i].symbol)) continue;
+    symbols += (symbols.empty() ? "" : ", ") + row.shape[i].symbol;
+  }
+  return symbols;
+}
+
+// "expected [4096, 8192] (2 * hidden_size of vicuna/config.json: head 0 sees the hidden state and one embedding)".
+std::string Expected(const TensorRow& row, const std::vector<int64_t>& found, const std::string& config_file) {
+  std::string text = "expected " + ShapeString(ExpectedShape(row));
+  std::string reason = Symbols(row, found);
+  if (!config_file.empty()) reason += (reason.empty() ? "by " : " of ") + config_file;
+  if (!row.note.empty()) reason += (reason.empty() ? "" : ": ") + row.note;
+  return reason.empty() ? text : text + " (" + reason + ")";
+}
+
+}  // namespace
+
+TableLoader::TableLoader(const TensorSource& source, std::string config_file)
+    : source_(&source), config_file_(std::move(config_file)) {}
+
+TensorView TableLoader::Take(const TensorRow& row) {
+  if (row.presence == Presence::kUnused) {
+    Ignore(row.name);
+    return {};
+  }
+  std::string name = row.name;
+  const StoredTensor* stored = source_->Find(name);
+  if (stored == nullptr && !row.tied_to.empty()) {
+    name = row.tied_to;
+    stored = source_->Find(name);
+  }
+  if (stored == nullptr) {
+    if (row.presence == Presence::kOptional) return {};
+    throw FileError(source_->display_name(), "tensor '" + row.name + "' is missing, " + Expected(row, {}, config_file_),
+                    row.hint);
+  }
+  const TensorView& view = stored->view;
+  if (view.shape != ExpectedShape(row)) {
+    throw FileError(
+        stored->file,
+        "tensor '" + name + "' is " + ShapeString(view.shape) + ", " + Expected(row, view.shape, config_file_),
+        row.hint);
+  }
+  if (!IsFloat(view.dtype)) {
+    throw FileError(stored->file,
+                    "tensor '" + name + "' has dtype " + NameOf(view.dtype) + ", expected f32, f16 or bf16", row.hint);
+  }
+  taken_.insert(name);
+  if (storages_.insert(stored->storage_id).second) bytes_taken_ += view.num_bytes();
+  return view;
+}
+
+void TableLoader::Ignore(const std::string& name) {
+  if (source_->Find(name) != nullptr) taken_.insert(name);
+}
+
+void TableLoader::Finish() const {
+  const std::string* first = nullptr;
+  const StoredTensor* stored = nullptr;
+  size_t extra = 0;
+  for (const auto& [name, tensor] : source_->tensors()) {
+    if (taken_.contains(name)) continue;
+    if (extra++ > 0) continue;
+    first = &name;
+    stored = &tensor;
+  }
+  if (first == nullptr) return;
+  std::string problem = "tensor '" + *first + "' " + ShapeString(stored->view.shape) + " is not expected here";
+  if (extra > 1) problem += " (and " + std::to_string(extra - 1) + " more)";
+  if (!config_file_.empty()) problem += ": " + config_file_ + " describes a model without it";
+  throw FileError(stored->file, problem);
+}
+
+}  // namespace hydrant::checkpoint

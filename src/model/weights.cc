@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/weights.h"
+
+#include <utility>
+
+#include "checkpoint/head_names.h"
+#include "hydrant/error.h"
+#include "model/model_tensors.h"
+
+namespace hydrant::model {
+namespace {
+
+using checkpoint::TableLoader;
+using checkpoint::TensorRow;
+
+std::vector<float> TakeFloats(TableLoader& loader, const TensorRow& row) { return ToFloats(loader.Take(row)); }
+
+Linear TakeLinear(TableLoader& loader, const LinearRows& rows) {
+  Linear linear;
+  linear.weight = loader.Take(rows.weight);
+  if (rows.has_bias) linear.bias = TakeFloats(loader, rows.bias);
+  return linear;
+}
+
+// A tensor that the base model does not use, and that is no mistake.
+bool BelongsElsewhere(const std::string& name) {
+  return IsRotaryBuffer(name) || checkpoint::IsHeadTensor(name) || checkpoint::IsLoraTensor(name);
+}
+
+void CollectUnused(const checkpoint::TensorSource& source, ModelWeights* weights) {
+  for (const auto& [name, tensor] : source.tensors()) {
+    const bool redundant_lm_head = name == "lm_head.weight" && weights->config.tied_embeddings &&
+                                   source.Find("model.embed_tokens.weight") != nullptr;
+    if (redundant_lm_head || BelongsElsewhere(name)) weights->unused_tensors.push_back(name);
+  }
+}
+
+}  // namespace
+
+std::vector<TensorRow> LayerRows(const ModelConfig& config, const std::string& prefix) {
+  const LayerRowSet set = DecoderLayerRows(config, prefix);
+  std::vector<TensorRow> rows = {set.input_norm};
+  const auto add = [&](const LinearRows& linear) {
+    rows.push_back(linear.weight);
+    if (linear.has_bias) rows.push_back(linear.bias);
+  };
+  for (const LinearRows* linear : {&set.q, &set.k, &set.v, &set.o}) add(*linear);
+  if (config.qk_norm) rows.insert(rows.end(), {set.q_norm, set.k_norm});
+  rows.insert(rows.end(), {set.rotary, set.post_attention_norm});
+  for (const LinearRows* linear : {&set.gate, &set.up, &set.down}) add(*linear);
+  return rows;
+}
+
+LayerWeights TakeLayer(TableLoader& loader, const ModelConfig& config, const std::string& prefix) {
+  const LayerRowSet rows = DecoderLayerRows(config, prefix);
+  LayerWeights layer;
+  layer.input_norm = TakeFloats(loader, rows.input_norm);
+  layer.q = TakeLinear(loader, rows.q);
+  layer.k = TakeLinear(loader, rows.k);
+  layer.v = TakeLinear(loader, rows.v);
+  layer.o = TakeLinear(loader, rows.o);
+  if (config.qk_norm) {
+    layer.q_norm = TakeFloats(loader, rows.q_norm);
+    layer.k_norm = TakeFloats(loader, rows.k_norm);
+  }
+  loader.Take(rows.rotary);
+  layer.post_attention_norm = TakeFloats(loader, rows.post_attention_norm);
+  layer.gate = TakeLinear(loader, rows.gate);
+  layer.up = TakeLinear(loader, rows.up);
+  layer.down = TakeLinear(loader, rows.down);
+  return layer;
+}
+
+ModelWeights LoadModelWeights(const std::string& folder) {
+  ModelWeights weights;
+  weights.config = ReadModelConfig(folder);
+  const ModelConfig& config = weights.config;
+  const std::unique_ptr<checkpoint::TensorSource> source = checkpoint::OpenModelFolder(folder);
+  weights.file = source->display_name();
+  checkpoint::RefuseNonZeroLora(*source);
+
+  TableLoader loader(*source, config.file);
+  loader.IgnoreIf(BelongsElsewhere);
+  weights.embedding = loader.Take(EmbeddingRow(config));
+  for (int64_t i = 0; i < config.num_layers; ++i) {
+    weights.layers.push_back(TakeLayer(loader, config, "model.layers." + std::to_string(i) + "."));
+  }
+  weights.final_norm = TakeFloats(loader, FinalNormRow(config));
+  const TensorView lm_head = loader.Take(LmHeadRow(config));
+  weights.lm_head = config.tied_embeddings ? weights.embedding : lm_head;
+  loader.Finish();
+  weights.bytes = loader.bytes_taken();
+  CollectUnused(*source, &weights);
+  return weights;
+}
+
+}  // namespace hydrant::model
