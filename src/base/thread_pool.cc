@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <string>
+
+#include "base/check.h"
+
+namespace hydrant::base {
+namespace {
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// A pause is 10 to 50 ns on current CPUs: spin for some 50 us, the gap between two ops of a forward pass at the most.
+constexpr int kSpins = 1500;
+// Then give way to other processes for a while; a worker sleeps after this many.
+constexpr int kYields = 50;
+
+template <typename Ready>
+bool SpinUntil(const Ready& ready) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (ready()) return true;
+    Pause();
+  }
+  return false;
+}
+
+std::vector<int> AllowedCpus() {
+  std::vector<int> cpus;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
+    }
+  }
+  return cpus;
+}
+
+void PinTo(std::thread& thread, int cpu) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  CPU_SET(cpu, &mask);
+  // Without the right to pin, the thread runs unpinned: slower at most.
+  static_cast<void>(pthread_setaffinity_np(thread.native_handle(), sizeof(mask), &mask));
+}
+
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// The tightest cpu.max from this process's cgroup up to the root; 0 = none.
+int CgroupCpus() {
+  std::string group;
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("0::")) group = line.substr(3);
+  }
+  int limit = 0;
+  while (true) {
+    const int cpus = CpusOfQuota(FirstLine("/sys/fs/cgroup" + group + "/cpu.max"));
+    if (cpus > 0) limit = limit > 0 ? std::min(limit, cpus) : cpus;
+    if (group.empty()) break;
+    group.resize(group.find_last_of('/') == std::string::npos ? 0 : group.find_last_of('/'));
+  }
+  return limit;
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int num_threads, bool pin) : num_threads_(num_threads) {
+  HYDRANT_CHECK(num_threads >= 1);
+  const std::vector<int> cpus = AllowedCpus();
+  const bool can_pin = pin && static_cast<size_t>(num_threads) <= cpus.size();
+  for (int i = 1; i < num_threads; ++i) {
+    workers_.emplace_back([this, i] { WorkerLoop(i); });
+    if (can_pin) PinTo(workers_.back(), cpus[static_cast<size_t>(i)]);
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true);
+  job_number_.fetch_add(1);
+  {
+    const std::lock_guard lock(mutex_);
+    wake_.notify_all();
+  }
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::RunJob(Job job) {
+  HYDRANT_CHECK(!running_);
+  running_ = true;
+  job_ = job;
+  failed_.store(false, std::memory_order_relaxed);
+  num_at_barrier_.store(0, std::memory_order_relaxed);
+  num_busy_.store(num_threads_ - 1, std::memory_order_relaxed);
+  // Sequentially consistent with AwaitJob's count: either it sees the new number or we see a sleeper.
+  job_number_.fetch_add(1);
+  if (num_asleep_.load() > 0) {
+    const std::lock_guard lock(mutex_);
+    wake_.notify_all();
+  }
+  CallGuarded(0);
+  const auto done = [&] { return num_busy_.load(std::memory_order_acquire) == 0; };
+  while (!SpinUntil(done)) sched_yield();
+  running_ = false;
+  if (failed_.load(std::memory_order_relaxed)) {
+    std::exception_ptr error;
+    std::swap(error, first_error_);
+    std::rethrow_exception(error);
+  }
+}
+
+void ThreadPool::CallGuarded(int thread_idx) {
+  try {
+    job_.call(job_.context, thread_idx);
+  } catch (const Cancelled&) {
+    // The thread that failed has left its error.
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!failed_.load(std::memory_order_relaxed)) first_error_ = std::current_exception();
+    failed_.store(true, std::memory_order_release);
+  }
+}
+
+void ThreadPool::WorkerLoop(int thread_idx) {
+  for (uint64_t seen = 0;; ++seen) {
+    AwaitJob(seen);
+    if (stop_.load()) return;
+    CallGuarded(thread_idx);
+    num_busy_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+void ThreadPool::AwaitJob(uint64_t seen) {
+  const auto ready = [&] { return job_number_.load(std::memory_order_acquire) != seen; };
+  if (SpinUntil(ready)) return;
+  for (int i = 0; i < kYields; ++i) {
+    if (ready()) return;
+    sched_yield();
+  }
+  std::unique_lock lock(mutex_);
+  num_asleep_.fetch_add(1);
+  wake_.wait(lock, [&] { return job_number_.load() != seen; });
+  num_asleep_.fetch_sub(1);
+}
+
+void ThreadPool::Barrier() {
+  if (num_threads_ == 1) return;
+  const uint64_t round = barrier_round_.load(std::memory_order_relaxed);
+  if (num_at_barrier_.fetch_add(1, std::memory_order_acq_rel) == num_threads_ - 1) {
+    num_at_barrier_.store(0, std::memory_order_relaxed);
+    barrier_round_.store(round + 1, std::memory_order_release);
+    return;
+  }
+  const auto ready = [&] {
+    return barrier_round_.load(std::memory_order_acquire) != round || failed_.load(std::memory_order_acquire);
+  };
+  while (!SpinUntil(ready)) sched_yield();
+  if (barrier_round_.load(std::memory_order_acquire) == round) throw Cancelled{};
+}
+
+int CpusOfQuota(std::string_view cpu_max) {
+  const size_t space = cpu_max.find(' ');
+  if (space == std::string_view::npos) return 0;
+  int64_t quota = 0, period = 0;
+  const std::string_view first = cpu_max.substr(0, space), second = cpu_max.substr(space + 1);
+  const auto read = [](std::string_view text, int64_t& value) {
+    return std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc{} && value > 0;
+  };
+  if (!read(first, quota) || !read(second, period)) return 0;
+  return static_cast<int>(std::min<int64_t>(quota / period + (quota % period > 0 ? 1 : 0), 1 << 16));
+}
+
+int DefaultThreads() {
+  const int allowed = std::max(1, static_cast<int>(AllowedCpus().size()));
+  const int quota = CgroupCpus();
+  return quota > 0 ? std::min(allowed, quota) : allowed;
+}
+
+}  // namespace hydrant::base

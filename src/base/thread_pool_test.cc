@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+namespace hydrant::base {
+namespace {
+
+TEST(ThreadPoolTest, RunCallsEveryThreadOnce) {
+  for (const int threads : {1, 2, 3, 5}) {
+    ThreadPool pool(threads, threads % 2 == 0);
+    EXPECT_EQ(pool.num_threads(), threads);
+    std::vector<int> calls(static_cast<size_t>(threads), 0);
+    for (int job = 0; job < 300; ++job) pool.Run([&](int thread_idx) { ++calls[static_cast<size_t>(thread_idx)]; });
+    for (const int count : calls) EXPECT_EQ(count, 300);
+  }
+}
+
+TEST(ThreadPoolTest, SleepingWorkersWake) {
+  ThreadPool pool(3, true);
+  for (int job = 0; job < 5; ++job) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::atomic<int> calls{0};
+    pool.Run([&](int) { ++calls; });
+    EXPECT_EQ(calls.load(), 3);
+  }
+}
+
+TEST(ThreadPoolTest, ParallelForCoversTheRangeOnce) {
+  for (const int threads : {1, 2, 3}) {
+    ThreadPool pool(threads, false);
+    for (const int64_t count : {0, 1, 2, 3, 7, 100}) {
+      for (const int64_t grain : {0, 1, 2, 5, 1000}) {
+        std::vector<int> hits(static_cast<size_t>(count), 0);
+        std::atomic<int> pieces{0};
+        pool.ParallelFor(count, grain, [&](int64_t begin, int64_t end) {
+          ++pieces;
+          for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+        });
+        EXPECT_EQ(std::accumulate(hits.begin(), hits.end(), 0), count);
+        for (const int hit : hits) EXPECT_EQ(hit, 1);
+        if (count > 0 && count < 2 * grain) {
+          EXPECT_EQ(pieces.load(), 1);
+        }
+      }
+    }
+  }
+}
+
+TEST(ThreadPoolTest, BarrierSeparatesPhases) {
+  ThreadPool pool(3, false);
+  std::vector<int> values(3, 0);
+  for (int job = 0; job < 50; ++job) {
+    pool.Run([&](int thread_idx) {
+      for (int phase = 0; phase < 10; ++phase) {
+        values[static_cast<size_t>(thread_idx)] = 100 * job + phase;
+        pool.Barrier();
+        for (const int value : values) EXPECT_EQ(value, 100 * job + phase);
+        pool.Barrier();
+      }
+    });
+  }
+}
+
+TEST(ThreadPoolTest, ExceptionsReachTheCallerAndThePoolStaysUsable) {
+  for (const int threads : {1, 2, 3}) {
+    ThreadPool pool(threads, false);
+    for (int thrower = 0; thrower < threads; ++thrower) {
+      const auto job = [&](int thread_idx) {
+        if (thread_idx == thrower) throw std::runtime_error("from a thread");
+        pool.Barrier();  // must not wait for ever for the one that threw
+      };
+      EXPECT_THROW(pool.Run(job), std::runtime_error);
+      std::atomic<int> calls{0};
+      pool.Run([&](int) {
+        ++calls;
+        pool.Barrier();
+      });
+      EXPECT_EQ(calls.load(), threads);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, QuotasRoundUp) {
+  EXPECT_EQ(CpusOfQuota("200000 100000"), 2);
+  EXPECT_EQ(CpusOfQuota("150000 100000\n"), 2);
+  EXPECT_EQ(CpusOfQuota("1000 100000"), 1);
+  EXPECT_EQ(CpusOfQuota("max 100000"), 0);
+  EXPECT_EQ(CpusOfQuota(""), 0);
+  EXPECT_EQ(CpusOfQuota("100000"), 0);
+  EXPECT_EQ(CpusOfQuota("-1 100000"), 0);
+  EXPECT_EQ(CpusOfQuota("100000 0"), 0);
+  EXPECT_GE(DefaultThreads(), 1);
+}
+
+}  // namespace
+}  // namespace hydrant::base
