@@ -17,7 +17,7 @@ endif()
 add_library(hydrant_flags INTERFACE)
 target_compile_options(hydrant_flags INTERFACE
   -Wall -Wextra -Wconversion -Wshadow
-  # GCC contracts a*b+c by default; then a one-row loop and a many-row loop would differ (METHODS 9).
+  # GCC contracts a*b+c by default; then a one-row loop and a many-row loop would differ (docs/algorithms/order_of_additions.md).
   -ffp-contract=off)
 if(HYDRANT_SANITIZE)
   target_compile_options(hydrant_flags INTERFACE -fsanitize=${HYDRANT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -30,11 +30,10 @@ enum class AcceptRule : uint8_t {
   kExact,    // output equals plain decoding, token for token, greedy and sampled
   kTypical,  // Medusa's and Hydra's typical acceptance: lossy by design
 };
-enum class RootChoice : uint8_t { kSampled, kArgmax };  // of the token after the accepted path, typical rule only
-enum class CandidateNoise : uint8_t {
-  kCoupled,
-  kPlain
-};  // do drafts see the verifier's noise (METHODS: coupled sampling)
+// The token after the accepted path, typical rule only.
+enum class RootChoice : uint8_t { kSampled, kArgmax };
+// Do drafts see the verifier's noise (docs/algorithms/sampling.md)?
+enum class CandidateNoise : uint8_t { kCoupled, kPlain };
 
 struct AcceptOptions {
   AcceptRule rule = AcceptRule::kExact;
