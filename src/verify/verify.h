@@ -22,26 +22,32 @@ struct Verdict {
 
 struct VerifyInput {
   const tree::TokenTree* tree = nullptr;
-  kernels::ConstRows logits;              // [N, V], row i = base logits at node i
+  kernels::ConstRows logits;  // [N, V], row i = base logits at node i
   const SamplingOptions* sampling = nullptr;
   const AcceptOptions* accept = nullptr;
-  std::span<const int32_t> prompt;        // history for penalties
-  std::span<const int32_t> output;        // tokens generated so far; the last one is the tree's root
-  kernels::NoiseCache* noise = nullptr;   // of this sequence; output.size() is the position of a child of the root
+  std::span<const int32_t> prompt;       // history for penalties
+  std::span<const int32_t> output;       // tokens generated so far; the last one is the tree's root
+  kernels::NoiseCache* noise = nullptr;  // of this sequence; output.size() is the position of a child of the root
 };
 
 // Keeps buffers between steps; one per sequence or thread.
 class Verifier {
  public:
-  // Exact rule: walk with the base model's own choice at each node. Typical rule: docs/algorithms/typical_acceptance.md.
+  // Exact rule: walk with the base model's own choice at each node. Typical rule:
+  // docs/algorithms/typical_acceptance.md.
   Verdict Accept(const VerifyInput& input);
 
  private:
   Verdict AcceptExact(const VerifyInput& input);
   Verdict AcceptTypical(const VerifyInput& input);
+  // The base model's own choice at `node`, whose path below the root is path_tokens_.
+  int32_t Choose(const VerifyInput& input, tree::NodeId node);
+  static std::span<const float> RowOf(const VerifyInput& input, tree::NodeId node);
 
-  std::vector<float> scratch_;
-  std::vector<int32_t> path_tokens_;
+  std::vector<float> scratch_;        // [V]
+  std::vector<double> probs_;         // [V]
+  std::vector<double> log_probs_;     // [N]
+  std::vector<int32_t> path_tokens_;  // of the nodes walked so far, the root left out
 };
 
 }  // namespace hydrant::verify

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify/verify.h"
+
+#include "base/check.h"
+
+namespace hydrant::verify {
+
+Verdict Verifier::Accept(const VerifyInput& input) {
+  const tree::TokenTree& drafted = *input.tree;
+  HYDRANT_CHECK(drafted.tokens.size() == static_cast<size_t>(drafted.topology.num_nodes()));
+  HYDRANT_CHECK(input.logits.rows >= drafted.topology.num_nodes() && input.logits.cols > 0);
+  HYDRANT_CHECK(input.sampling != nullptr && input.accept != nullptr && input.noise != nullptr);
+  // At temperature 0 the typical rule is the greedy one.
+  const bool typical = input.accept->rule == AcceptRule::kTypical && input.sampling->temperature > 0;
+  return typical ? AcceptTypical(input) : AcceptExact(input);
+}
+
+int32_t Verifier::Choose(const VerifyInput& input, tree::NodeId node) {
+  const kernels::TokenHistory history = {input.prompt, input.output, path_tokens_};
+  const auto position = static_cast<int64_t>(input.output.size() + path_tokens_.size());
+  return kernels::ChooseToken(RowOf(input, node), *input.sampling, history, *input.noise, position, scratch_);
+}
+
+std::span<const float> Verifier::RowOf(const VerifyInput& input, tree::NodeId node) {
+  return {input.logits.row(node), static_cast<size_t>(input.logits.cols)};
+}
+
+}  // namespace hydrant::verify
