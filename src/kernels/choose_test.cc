@@ -20,15 +20,6 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-const KernelTable& NoiseTable() {
-  static const KernelTable table = [] {
-    KernelTable t{};
-    t.gumbel_row = GumbelRowPortable;
-    return t;
-  }();
-  return table;
-}
-
 std::vector<float> RandomLogits(std::mt19937& random, size_t size, float spread = 2.0F) {
   std::normal_distribution<float> normal(0, spread);
   std::vector<float> logits(size);
@@ -207,7 +198,7 @@ TEST(ProcessLogitsTest, MinPOfOneKeepsAPenalisedMaximum) {
 }
 
 TEST(ChooseTokenTest, GreedyTakesThePenalisedArgmax) {
-  NoiseCache noise(&NoiseTable(), 1, 3);
+  NoiseCache noise(&PortableKernels(), 1, 3);
   std::vector<float> scratch;
   const std::vector<float> logits = {2, 3, 2.9F};
   const std::vector<int32_t> output = {1, 7};  // an id outside the vocabulary is no one's penalty
@@ -249,7 +240,7 @@ TEST(ChooseTokenTest, DrawsTheProcessedDistribution) {
     ProcessLogits(logits, options, {{}, output, {}}, processed);
     std::vector<double> observed(logits.size(), 0);
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-      NoiseCache noise(&NoiseTable(), seed * 0x9e3779b97f4a7c15U, static_cast<int32_t>(logits.size()));
+      NoiseCache noise(&PortableKernels(), seed * 0x9e3779b97f4a7c15U, static_cast<int32_t>(logits.size()));
       const int64_t position = static_cast<int64_t>(seed % 50);
       ++observed[static_cast<size_t>(ChooseToken(logits, options, {{}, output, {}}, noise, position, scratch))];
     }
@@ -260,7 +251,7 @@ TEST(ChooseTokenTest, DrawsTheProcessedDistribution) {
 
 TEST(RankCandidatesTest, FirstIsTheVerifiersOwnChoice) {
   std::mt19937 random(9);
-  NoiseCache noise(&NoiseTable(), 17, 300);
+  NoiseCache noise(&PortableKernels(), 17, 300);
   std::vector<float> scratch;
   std::vector<int32_t> ranked;
   const std::vector<int32_t> history = {4, 4, 250};
@@ -281,7 +272,7 @@ TEST(RankCandidatesTest, FirstIsTheVerifiersOwnChoice) {
 
 TEST(RankCandidatesTest, KeptTokensFirstThenTheRest) {
   const std::vector<float> logits = {1, 5, 4, 0, kNan, 3};
-  NoiseCache noise(&NoiseTable(), 21, 6);
+  NoiseCache noise(&PortableKernels(), 21, 6);
   std::vector<float> scratch;
   std::vector<int32_t> ranked;
   RankCandidates(logits, {.temperature = 1, .top_k = 2}, true, {}, noise, 3, 100, scratch, ranked);
@@ -298,7 +289,7 @@ TEST(RankCandidatesTest, KeptTokensFirstThenTheRest) {
 
 TEST(RankCandidatesTest, PlainIgnoresNoise) {
   const std::vector<float> logits = {1, 5, 4, 0, 4, 3};
-  NoiseCache noise(&NoiseTable(), 21, 6);
+  NoiseCache noise(&PortableKernels(), 21, 6);
   std::vector<float> scratch;
   std::vector<int32_t> ranked;
   RankCandidates(logits, {.temperature = 3}, false, {}, noise, 3, 4, scratch, ranked);
@@ -309,7 +300,7 @@ TEST(RankCandidatesTest, PlainIgnoresNoise) {
 
 TEST(NoiseCacheTest, RowsDependOnSeedAndPositionOnly) {
   constexpr int32_t kVocab = 37;
-  NoiseCache cache(&NoiseTable(), 5, kVocab);
+  NoiseCache cache(&PortableKernels(), 5, kVocab);
   const auto expected = [&](int64_t position) {
     std::vector<float> row(kVocab);
     GumbelRowPortable(5, 0, static_cast<uint32_t>(position), kVocab, row.data());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of kernels: one struct of function pointers per CPU target, filled once by dispatch. Entries are serial and
-// work on a range; ops.h checks, splits and calls. A new instruction set is one file per op.
+// work on a range or a row; ops.h checks, splits and calls. A new instruction set is one table and one file per op.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/arguments.h"
 #include "kernels/ops.h"
 
 namespace hydrant::kernels {
@@ -16,22 +17,22 @@ namespace hydrant::kernels {
 struct KernelTable {
   const char* name;  // "portable", "avx2", "avx512"
 
-  // The entries are the concern of ops.cc and the target files; see there for arguments.
-  void (*matmul)(const struct MatmulArgs& args, int64_t output_begin, int64_t output_end);
+  void (*matmul)(const MatmulArgs& args, int64_t output_begin, int64_t output_end);
+  void (*attention)(const AttentionArgs& args);
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   void (*rope_table)(float position, const float* inv_freq, int64_t half, float* cos, float* sin);
-  void (*rope)(float* x, const float* cos, const float* sin, int64_t half);  // one head
+  void (*rope)(float* head, const float* cos, const float* sin, int64_t half);
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   void (*residual_silu)(const float* residual, const float* linear, int64_t n, float* out);
-  void (*attention)(const struct AttentionArgs& args, int64_t row, int64_t kv_head);
-  // Standard Gumbel noise for tokens 0..vocab-1 (choose.h has the definition).
+  // Standard Gumbel noise for tokens 0..vocab-1 (noise.h has the definition).
   void (*gumbel_row)(uint64_t seed, uint32_t stream, uint32_t position, int64_t vocab, float* out);
 };
 
 const KernelTable& PortableKernels();
 
-// The table for a --cpu-target name ("auto" = the best this machine runs). Throws UserError with three different messages:
-// unknown name (with the nearest), not compiled in, not supported by this machine.
+// The table for a --cpu-target name ("auto" = HYDRANT_CPU_TARGET where it is set, else the best this machine runs).
+// Throws UserError with three different messages: unknown name (with the nearest), not compiled in, not supported by
+// this machine.
 const KernelTable& KernelsFor(std::string_view cpu_target);
 
 // Every table that this machine can run, portable first: for tests.

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "kernels/math_inl.h"
 #include "kernels/noise_inl.h"
 #include "kernels/philox.h"
@@ -74,19 +75,6 @@ float SlowGumbel(uint64_t seed, uint32_t stream, uint32_t position, int64_t toke
   return static_cast<float>(-std::log(-std::log1p(-v)));
 }
 
-using GumbelRow = void (*)(uint64_t, uint32_t, uint32_t, int64_t, float*);
-
-std::vector<GumbelRow> Targets() {
-  std::vector<GumbelRow> targets = {GumbelRowPortable};
-#ifdef HYDRANT_HAVE_AVX2
-  if (__builtin_cpu_supports("avx2")) targets.push_back(GumbelRowAvx2);
-#endif
-#ifdef HYDRANT_HAVE_AVX512
-  if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi")) targets.push_back(GumbelRowAvx512);
-#endif
-  return targets;
-}
-
 TEST(NoiseTest, FollowsItsDefinition) {
   for (const uint64_t seed : {uint64_t{0}, uint64_t{0x123456789abcdef0}}) {
     std::vector<float> row(1027);
@@ -99,12 +87,13 @@ TEST(NoiseTest, FollowsItsDefinition) {
 }
 
 TEST(NoiseTest, SameBitsOnEveryTarget) {
-  for (const GumbelRow target : Targets()) {
+  for (const KernelTable* table : AvailableKernels()) {
+    SCOPED_TRACE(table->name);
     for (const int64_t vocab : {1, 2, 3, 4, 5, 15, 16, 17, 255, 256, 257, 1000, 32001}) {
       // One more element, to see that nothing is written behind the row.
       std::vector<float> portable(static_cast<size_t>(vocab) + 1, -7), row(static_cast<size_t>(vocab) + 1, -7);
       GumbelRowPortable(99, 0, 5, vocab, portable.data());
-      target(99, 0, 5, vocab, row.data());
+      table->gumbel_row(99, 0, 5, vocab, row.data());
       EXPECT_EQ(std::memcmp(portable.data(), row.data(), row.size() * sizeof(float)), 0) << vocab;
       EXPECT_EQ(row.back(), -7);
     }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cstdlib>
+
+#include "base/nearest.h"
+#include "hydrant/error.h"
+#include "kernels/cpu_features.h"
+#include "kernels/kernels.h"
+#include "kernels/noise.h"
+#include "kernels/targets.h"
+
+namespace hydrant::kernels {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames{"auto", "portable", "avx2", "avx512"};
+
+using Matmul = void (*)(const MatmulArgs&, int64_t, int64_t);
+using Gumbel = void (*)(uint64_t, uint32_t, uint32_t, int64_t, float*);
+
+KernelTable MakeTable(const char* name, Matmul matmul, const RowwiseEntries& rowwise, Gumbel gumbel_row) {
+  return {.name = name,
+          .matmul = matmul,
+          .attention = rowwise.attention,
+          .rms_norm = rowwise.rms_norm,
+          .rope_table = rowwise.rope_table,
+          .rope = rowwise.rope,
+          .silu_mul = rowwise.silu_mul,
+          .residual_silu = rowwise.residual_silu,
+          .gumbel_row = gumbel_row};
+}
+
+struct Target {
+  std::string_view name;
+  const KernelTable* table;  // null: not compiled in
+  bool supported;            // by this machine
+  const char* needs;
+};
+
+const std::array<Target, 3>& Targets() {
+#if defined(__x86_64__)
+  static const KernelTable avx2 = MakeTable("avx2", MatmulAvx2, RowwiseAvx2(), GumbelRowAvx2);
+  static const KernelTable avx512 = MakeTable("avx512", MatmulAvx512, RowwiseAvx512(), GumbelRowAvx512);
+  static const KernelTable* const avx2_table = &avx2;
+  static const KernelTable* const avx512_table = &avx512;
+#else
+  static const KernelTable* const avx2_table = nullptr;
+  static const KernelTable* const avx512_table = nullptr;
+#endif
+  static const std::array<Target, 3> targets{{
+      {"portable", &PortableKernels(), true, ""},
+      {"avx2", avx2_table, DetectCpuFeatures().avx2, "AVX2, FMA and F16C"},
+      {"avx512", avx512_table, DetectCpuFeatures().avx512, "AVX-512 F, BW, VL, DQ, VNNI, VBMI and BF16"},
+  }};
+  return targets;
+}
+
+const KernelTable& Best() {
+  const KernelTable* best = &PortableKernels();
+  for (const Target& target : Targets()) {
+    if (target.table != nullptr && target.supported) best = target.table;
+  }
+  return *best;
+}
+
+const KernelTable& Named(std::string_view name, const std::string& where) {
+  for (const Target& target : Targets()) {
+    if (name != target.name) continue;
+    if (target.table == nullptr) {
+      throw UserError(where + " '" + std::string(name) + "' is not compiled into this binary");
+    }
+    if (!target.supported) {
+      throw UserError(where + " '" + std::string(name) + "' is not supported by this machine: it needs " + target.needs,
+                      "use --cpu-target auto");
+    }
+    return *target.table;
+  }
+  const std::string nearest = base::Nearest(name, kNames);
+  throw UserError(where + " '" + std::string(name) + "' is unknown, expected auto, portable, avx2 or avx512",
+                  nearest.empty() ? "" : "did you mean " + nearest + "?");
+}
+
+}  // namespace
+
+const KernelTable& PortableKernels() {
+  static const KernelTable table = MakeTable("portable", MatmulPortable, RowwisePortable(), GumbelRowPortable);
+  return table;
+}
+
+const KernelTable& KernelsFor(std::string_view cpu_target) {
+  if (cpu_target != "auto") return Named(cpu_target, "--cpu-target");
+  const char* environment = std::getenv("HYDRANT_CPU_TARGET");
+  if (environment == nullptr || std::string_view(environment).empty() || std::string_view(environment) == "auto") {
+    return Best();
+  }
+  return Named(environment, "HYDRANT_CPU_TARGET");
+}
+
+std::vector<const KernelTable*> AvailableKernels() {
+  std::vector<const KernelTable*> tables;
+  for (const Target& target : Targets()) {
+    if (target.table != nullptr && target.supported) tables.push_back(target.table);
+  }
+  return tables;
+}
+
+std::span<const std::string_view> CpuTargetNames() { return kNames; }
+
+}  // namespace hydrant::kernels

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/ops.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/check.h"
+#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+
+namespace hydrant::kernels {
+namespace {
+
+// Below about this many operations a second thread costs more than it brings (a fork and join is 1 to 2 microseconds).
+constexpr int64_t kOperationsWorthAThread = 16384;
+
+FloatType TypeOf(DType dtype) {
+  HYDRANT_CHECK(IsFloat(dtype));
+  return dtype == DType::kF32 ? FloatType::kF32 : dtype == DType::kBF16 ? FloatType::kBF16 : FloatType::kF16;
+}
+
+// Items so small that `grain` of them make one thread's worth of work.
+int64_t GrainFor(int64_t operations_per_item) {
+  return std::max<int64_t>(1, kOperationsWorthAThread / std::max<int64_t>(1, operations_per_item));
+}
+
+template <typename F>
+void ForRows(Queue& queue, int64_t rows, int64_t operations_per_row, F f) {
+  queue.pool->ParallelFor(rows, GrainFor(operations_per_row), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) f(r);
+  });
+}
+
+// One allocation per thread that calls ops, kept for the next call.
+std::vector<float>& PackedScratch() {
+  static thread_local std::vector<float> scratch;
+  return scratch;
+}
+
+// x as [R][slice][8]; zero past the inputs, so that the vector kernels may multiply there.
+void PackRow(const float* x, int64_t inputs, int64_t slice, float* packed) {
+  for (int64_t s = 0; s < kSlices; ++s) {
+    const int64_t begin = std::min(s * slice, inputs);
+    const int64_t count = std::min(slice, inputs - begin);
+    for (int64_t j = 0; j < count; ++j) packed[j * kSlices + s] = x[begin + j];
+    for (int64_t j = count; j < slice; ++j) packed[j * kSlices + s] = 0.0F;
+  }
+}
+
+}  // namespace
+
+Weight Weight::Of(const TensorView& tensor) {
+  HYDRANT_CHECK(tensor.shape.size() == 2);
+  Weight weight;
+  weight.data = tensor.data;
+  weight.dtype = tensor.dtype;
+  weight.outputs = tensor.shape[0];
+  weight.inputs = tensor.shape[1];
+  weight.row_stride = tensor.shape[1];
+  return weight;
+}
+
+Weight Weight::Columns(int64_t begin, int64_t count) const {
+  HYDRANT_CHECK(begin >= 0 && count >= 0 && begin + count <= inputs);
+  Weight part = *this;
+  part.data += static_cast<size_t>(begin) * SizeOf(dtype);
+  part.inputs = count;
+  return part;
+}
+
+void Matmul(Queue& queue, ConstRows x, const Weight& weight, std::span<const float> bias, Rows out, MatmulMode mode) {
+  HYDRANT_CHECK(x.cols == weight.inputs && out.cols == weight.outputs && x.rows == out.rows);
+  HYDRANT_CHECK(bias.empty() || static_cast<int64_t>(bias.size()) == weight.outputs);
+  if (x.rows == 0) return;
+  MatmulArgs args;
+  args.rows = x.rows;
+  args.inputs = weight.inputs;
+  args.slice = (weight.inputs + kSlices - 1) / kSlices;
+  std::vector<float>& packed = PackedScratch();
+  packed.resize(static_cast<size_t>(x.rows * args.slice * kSlices));
+  float* packed_data = packed.data();  // of this thread: workers have a scratch of their own
+  ForRows(queue, x.rows, x.cols, [&](int64_t r) {
+    PackRow(x.row(r), x.cols, args.slice, packed_data + r * args.slice * kSlices);
+  });
+  args.packed = packed_data;
+  args.weight = weight.data;
+  args.type = TypeOf(weight.dtype);
+  args.row_stride = weight.row_stride;
+  args.bias = bias.empty() ? nullptr : bias.data();
+  args.out = out.data;
+  args.out_stride = out.stride;
+  args.add = mode == MatmulMode::kAdd;
+  // Panels of 4 outputs; 16 keep two threads off each other's cache lines.
+  const int64_t grain = std::max<int64_t>(16, GrainFor(x.rows * x.cols) / 16 * 16);
+  queue.pool->ParallelFor(weight.outputs, grain,
+                          [&](int64_t begin, int64_t end) { queue.table->matmul(args, begin, end); });
+}
+
+void RmsNorm(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows out) {
+  HYDRANT_CHECK(x.cols == static_cast<int64_t>(weight.size()) && x.cols == out.cols && x.rows == out.rows);
+  ForRows(queue, x.rows, 2 * x.cols,
+          [&](int64_t r) { queue.table->rms_norm(x.row(r), weight.data(), eps, x.cols, out.row(r)); });
+}
+
+void RmsNormHeads(Queue& queue, Rows x, int64_t head_dim, std::span<const float> weight, float eps) {
+  HYDRANT_CHECK(head_dim > 0 && x.cols % head_dim == 0 && head_dim == static_cast<int64_t>(weight.size()));
+  ForRows(queue, x.rows, 2 * x.cols, [&](int64_t r) {
+    for (int64_t c = 0; c < x.cols; c += head_dim) {
+      queue.table->rms_norm(x.row(r) + c, weight.data(), eps, head_dim, x.row(r) + c);
+    }
+  });
+}
+
+void RopeTable(Queue& queue, std::span<const int32_t> positions, std::span<const float> inv_freq, Rows cos, Rows sin) {
+  const auto rows = static_cast<int64_t>(positions.size());
+  const auto half = static_cast<int64_t>(inv_freq.size());
+  HYDRANT_CHECK(cos.rows == rows && sin.rows == rows && cos.cols == half && sin.cols == half);
+  ForRows(queue, rows, 32 * half, [&](int64_t r) {
+    queue.table->rope_table(static_cast<float>(positions[static_cast<size_t>(r)]), inv_freq.data(), half, cos.row(r),
+                            sin.row(r));
+  });
+}
+
+void Rope(Queue& queue, Rows x, int64_t head_dim, ConstRows cos, ConstRows sin) {
+  HYDRANT_CHECK(head_dim % 2 == 0 && x.cols % head_dim == 0 && cos.rows == x.rows && cos.cols == head_dim / 2);
+  ForRows(queue, x.rows, 4 * x.cols, [&](int64_t r) {
+    for (int64_t c = 0; c < x.cols; c += head_dim) {
+      queue.table->rope(x.row(r) + c, cos.row(r), sin.row(r), head_dim / 2);
+    }
+  });
+}
+
+void SiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out) {
+  HYDRANT_CHECK(gate.rows == up.rows && gate.cols == up.cols && gate.rows == out.rows && gate.cols == out.cols);
+  ForRows(queue, gate.rows, 16 * gate.cols,
+          [&](int64_t r) { queue.table->silu_mul(gate.row(r), up.row(r), gate.cols, out.row(r)); });
+}
+
+void ResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out) {
+  HYDRANT_CHECK(residual.rows == linear.rows && residual.cols == linear.cols && residual.rows == out.rows &&
+                residual.cols == out.cols);
+  ForRows(queue, residual.rows, 16 * residual.cols,
+          [&](int64_t r) { queue.table->residual_silu(residual.row(r), linear.row(r), residual.cols, out.row(r)); });
+}
+
+void AddRows(Queue& queue, ConstRows x, Rows out) {
+  HYDRANT_CHECK(x.rows == out.rows && x.cols == out.cols);
+  ForRows(queue, x.rows, x.cols, [&](int64_t r) {
+    for (int64_t c = 0; c < x.cols; ++c) out.row(r)[c] += x.row(r)[c];
+  });
+}
+
+void Embed(Queue& queue, const TensorView& table, std::span<const int32_t> tokens, Rows out) {
+  HYDRANT_CHECK(table.shape.size() == 2 && table.shape[1] == out.cols && out.rows == static_cast<int64_t>(tokens.size()));
+  const FloatType type = TypeOf(table.dtype);
+  const size_t bytes = SizeOf(table.dtype);
+  ForRows(queue, out.rows, out.cols, [&](int64_t r) {
+    const int64_t token = tokens[static_cast<size_t>(r)];
+    HYDRANT_CHECK(token >= 0 && token < table.shape[0]);
+    const uint8_t* source = table.data + static_cast<size_t>(token * out.cols) * bytes;
+    for (int64_t c = 0; c < out.cols; ++c) {
+      if (type == FloatType::kF32) {
+        std::memcpy(out.row(r) + c, source + 4 * c, 4);
+        continue;
+      }
+      uint16_t bits = 0;
+      std::memcpy(&bits, source + 2 * c, 2);
+      out.row(r)[c] = type == FloatType::kBF16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
+    }
+  });
+}
+
+namespace {
+
+void StoreHead(const float* from, DType dtype, int64_t count, uint8_t* to) {
+  if (dtype == DType::kF32) {
+    std::memcpy(to, from, static_cast<size_t>(count) * 4);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const uint16_t bits = dtype == DType::kBF16 ? FloatToBFloat16(from[i]) : FloatToFloat16(from[i]);
+    std::memcpy(to + 2 * i, &bits, 2);
+  }
+}
+
+}  // namespace
+
+void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows, const KvLayer& kv) {
+  const int64_t width = kv.head_dim;
+  HYDRANT_CHECK(k.cols == kv.num_kv_heads * width && v.cols == k.cols && k.rows == v.rows);
+  HYDRANT_CHECK(k.rows == static_cast<int64_t>(rows.size()));
+  const auto bytes = static_cast<int64_t>(SizeOf(kv.dtype));
+  ForRows(queue, k.rows, 2 * k.cols, [&](int64_t r) {
+    const RowKv& row = rows[static_cast<size_t>(r)];
+    const int64_t block = row.blocks[row.slot / kBlockPositions];
+    uint8_t* base = kv.data + block * kv.block_elements() * bytes;
+    for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
+      const int64_t element = (h * kBlockPositions + row.slot % kBlockPositions) * width;
+      const int64_t values = kv.num_kv_heads * kBlockPositions * width;
+      StoreHead(k.row(r) + h * width, kv.dtype, width, base + element * bytes);
+      StoreHead(v.row(r) + h * width, kv.dtype, width, base + (values + element) * bytes);
+    }
+  });
+}
+
+void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvLayer& kv,
+               const AttentionOptions& options, Rows out) {
+  const int64_t width = kv.head_dim;
+  const int64_t group = options.num_heads / kv.num_kv_heads;
+  HYDRANT_CHECK(options.num_heads == group * kv.num_kv_heads && q.cols == options.num_heads * width);
+  HYDRANT_CHECK(q.rows == out.rows && q.cols == out.cols && q.rows == static_cast<int64_t>(rows.size()));
+  // Keys and values are read once for a whole group; the kernel keeps the state of up to 64 heads.
+  const int64_t part = std::min<int64_t>(group, 64);
+  const int64_t parts = (group + part - 1) / part;
+  int64_t longest = 1;
+  for (const RowKv& row : rows) longest = std::max<int64_t>(longest, row.position + 1);
+  const int64_t items = q.rows * kv.num_kv_heads * parts;
+  queue.pool->ParallelFor(items, GrainFor(4 * longest * width * part), [&](int64_t begin, int64_t end) {
+    std::vector<float> scratch(static_cast<size_t>(2 * kBlockPositions * width));
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t r = item / (kv.num_kv_heads * parts);
+      const int64_t kv_head = item / parts % kv.num_kv_heads;
+      const int64_t head = kv_head * group + item % parts * part;
+      const RowKv& row = rows[static_cast<size_t>(r)];
+      AttentionArgs args;
+      args.q = q.row(r) + head * width;
+      args.out = out.row(r) + head * width;
+      args.group = std::min(part, group - item % parts * part);
+      args.head_dim = width;
+      args.kv = kv.data;
+      args.type = TypeOf(kv.dtype);
+      args.num_kv_heads = kv.num_kv_heads;
+      args.kv_head = kv_head;
+      args.scale = options.scale;
+      args.blocks = row.blocks;
+      args.path = row.path;
+      args.first = options.window > 0 ? std::max(0, row.position - options.window + 1) : 0;
+      args.last = row.position;
+      args.identity_length = row.identity_length;
+      args.scratch = scratch.data();
+      queue.table->attention(args);
+    }
+  });
+}
+
+}  // namespace hydrant::kernels

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+
+#include "kernels/targets.h"
+
+namespace hydrant::kernels {
+namespace {
+
+#include "kernels/rowwise_inl.h"
+
+}  // namespace
+
+RowwiseEntries RowwiseAvx2() {
+  return {AttentionKernel, RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel};
+}
+
+}  // namespace hydrant::kernels

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entry points of the target files. Those files keep everything else in unnamed namespaces and use no standard
+// templates, so that the linker can never pick a copy with instructions that the machine lacks
+// (scripts/check_weak_symbols).
+#pragma once
+
+#include "kernels/arguments.h"
+
+namespace hydrant::kernels {
+
+struct KernelTable;
+
+void MatmulPortable(const MatmulArgs& args, int64_t output_begin, int64_t output_end);
+void MatmulAvx2(const MatmulArgs& args, int64_t output_begin, int64_t output_end);
+void MatmulAvx512(const MatmulArgs& args, int64_t output_begin, int64_t output_end);
+
+// Row-wise ops and attention of one target.
+struct RowwiseEntries {
+  void (*attention)(const AttentionArgs& args);
+  void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
+  void (*rope_table)(float position, const float* inv_freq, int64_t half, float* cos, float* sin);
+  void (*rope)(float* head, const float* cos, const float* sin, int64_t half);
+  void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
+  void (*residual_silu)(const float* residual, const float* linear, int64_t n, float* out);
+};
+RowwiseEntries RowwisePortable();
+RowwiseEntries RowwiseAvx2();
+RowwiseEntries RowwiseAvx512();
+
+}  // namespace hydrant::kernels
