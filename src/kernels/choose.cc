@@ -177,8 +177,11 @@ void Process(std::span<const float> logits, const SamplingOptions& options, cons
   Scale(std::move(penalised), options.temperature, row);
   if (nucleus) KeepNucleus(unscaled, options.top_p, row);
   if (filter && options.min_p > 0.0F) {
+    const double min_p = options.min_p;
+    // Far below the border no exp is needed.
+    const float floor = min_p > 1e-300 ? static_cast<float>(LogDouble(min_p)) - 1e-3F : kNever;
     for (float& value : row) {
-      if (value != kNever && ExpDouble(value) < static_cast<double>(options.min_p)) value = kNever;
+      if (value < floor || ExpDouble(value) < min_p) value = kNever;
     }
   }
 }

@@ -19,7 +19,7 @@ constexpr size_t kLength = 60;
 const std::vector<int32_t> kPrompt = {3, 1, 4, 1, 5};
 
 std::vector<int32_t> PlainDecoding(const SamplingOptions& options) {
-  kernels::NoiseCache noise(&ToyTable(), options.seed, kToyVocab);
+  kernels::NoiseCache noise(&kernels::PortableKernels(), options.seed, kToyVocab);
   std::vector<int32_t> output, context = kPrompt;
   std::vector<float> scratch;
   while (output.size() < kLength) {
@@ -56,7 +56,7 @@ struct Decoded {
 
 Decoded TreeDecoding(const SamplingOptions& options, const tree::Topology* fixed, bool coupled, uint32_t seed) {
   std::mt19937 random(seed);
-  kernels::NoiseCache noise(&ToyTable(), options.seed, kToyVocab);
+  kernels::NoiseCache noise(&kernels::PortableKernels(), options.seed, kToyVocab);
   Verifier verifier;
   const AcceptOptions accept;
   std::vector<float> scratch;
@@ -122,7 +122,7 @@ TEST(ExactTest, WalksByHand) {
   std::fill_n(logits.data(), 5 * logits.stride(), 0.0F);
   const SamplingOptions sampling;
   const AcceptOptions accept;
-  kernels::NoiseCache noise(&ToyTable(), 0, 10);
+  kernels::NoiseCache noise(&kernels::PortableKernels(), 0, 10);
   const std::vector<int32_t> output = {9};
   VerifyInput input;
   input.tree = &drafted;

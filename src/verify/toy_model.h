@@ -2,13 +2,13 @@
 // A base model for tests without weights: logits are a fixed random function of the whole context.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <span>
 #include <vector>
 
 #include "kernels/choose.h"
-#include "kernels/noise.h"
 #include "tensor/tensor.h"
 #include "tree/token_tree.h"
 
@@ -24,15 +24,6 @@ inline std::vector<float> ToyLogits(std::span<const int32_t> context) {
   std::vector<float> logits(kToyVocab);
   for (float& logit : logits) logit = normal(random);
   return logits;
-}
-
-inline const kernels::KernelTable& ToyTable() {
-  static const kernels::KernelTable table = [] {
-    kernels::KernelTable t{};
-    t.gumbel_row = kernels::GumbelRowPortable;
-    return t;
-  }();
-  return table;
 }
 
 // prompt + output + the tokens of the nodes on the path to `node`, root left out (it is output.back()).

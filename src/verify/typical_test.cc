@@ -55,7 +55,7 @@ struct Fixture {
   SamplingOptions sampling;
   AcceptOptions accept = {.rule = AcceptRule::kTypical, .root = RootChoice::kArgmax};
   std::vector<int32_t> prompt, output;
-  kernels::NoiseCache noise = kernels::NoiseCache(&ToyTable(), 3, kToyVocab);
+  kernels::NoiseCache noise = kernels::NoiseCache(&kernels::PortableKernels(), 3, kToyVocab);
   Verifier verifier;
 
   Verdict Accept() {
@@ -158,7 +158,7 @@ TEST(TypicalTest, SampledRootGoesThroughTheFullChain) {
   std::vector<float> scratch;
   bool other = false;
   for (uint64_t seed = 0; seed < 50; ++seed) {
-    f.noise = kernels::NoiseCache(&ToyTable(), seed, kToyVocab);
+    f.noise = kernels::NoiseCache(&kernels::PortableKernels(), seed, kToyVocab);
     const Verdict verdict = f.Accept();
     EXPECT_THAT(verdict.path, ElementsAre(1));
     EXPECT_TRUE(verdict.bonus == 0 || verdict.bonus == 2);
