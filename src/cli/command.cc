@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/command.h"
+
+#include <fmt/core.h>
+
+#include <array>
+
+#include "base/nearest.h"
+#include "cli/detokenize.h"
+#include "cli/errors.h"
+#include "cli/eval.h"
+#include "cli/inspect.h"
+#include "cli/run.h"
+#include "cli/terminal.h"
+#include "cli/tokenize.h"
+#include "cli/tree.h"
+#include "hydrant/error.h"
+#include "kernels/kernels.h"
+
+namespace hydrant::cli {
+namespace {
+
+constexpr std::array<Command, 6> kCommands = {{
+    {"run", "generate text, or chat", Run},
+    {"inspect", "say what a checkpoint, heads folder, tensor file or tokenizer is", Inspect},
+    {"tree", "show and convert draft trees", Tree},
+    {"tokenize", "text to token ids", Tokenize},
+    {"detokenize", "token ids to text", Detokenize},
+    {"eval", "numbers of a model: logits", Eval},
+}};
+
+constexpr const char* kOverview =
+    "Hydrant: draft-head speculative decoding (Hydra, Hydra++, Medusa) on CPUs, exact by default.\n";
+
+int PrintVersion() {
+  Print(fmt::format("hydrant {}\ncpu target: {}\n", HYDRANT_VERSION, kernels::KernelsFor("auto").name));
+  return kExitOk;
+}
+
+std::string CommandList(const std::string& program, std::span<const Command> commands, const std::string& overview) {
+  std::string text = fmt::format("{}\nUsage: {} COMMAND [FLAGS]\n\nCommands:\n", overview, program);
+  for (const Command& command : commands) text += fmt::format("  {:12} {}\n", command.name, command.summary);
+  return text + fmt::format("\n'{} COMMAND --help' lists a command's flags, with examples.\n", program);
+}
+
+}  // namespace
+
+int Dispatch(const std::string& program, std::span<const Command> commands, const std::vector<std::string>& args,
+             const std::string& overview) {
+  const std::string help_hint = fmt::format("'{} --help' lists the commands", program);
+  if (args.empty()) throw UserError(fmt::format("{}: no command is given", program), help_hint);
+  std::vector<std::string> rest(args.begin() + 1, args.end());
+  std::string name = args[0];
+  if (name == "help" && !rest.empty()) {  // "hydrant help run"
+    name = rest[0];
+    rest = {"--help"};
+  }
+  if (name == "--help" || name == "-h" || name == "help") {
+    Print(CommandList(program, commands, overview));
+    return kExitOk;
+  }
+  std::vector<std::string_view> words = {"--help", "help"};
+  if (program == "hydrant") words.emplace_back("--version");
+  for (const Command& command : commands) {
+    if (command.name == name) return command.run(rest);
+    words.push_back(command.name);
+  }
+  const std::string nearest = base::Nearest(name, words);
+  throw UserError(fmt::format("unknown {} '{}'", name.starts_with("-") ? "flag" : "command", name),
+                  nearest.empty() ? help_hint : "did you mean " + nearest + "?");
+}
+
+int Main(const std::vector<std::string>& args) {
+  InstallSignalHandlers();
+  try {
+    if (!args.empty() && (args[0] == "--version" || args[0] == "-V")) {
+      if (args.size() > 1) throw UserError(fmt::format("unexpected argument '{}'", args[1]));
+      return PrintVersion();
+    }
+    return Dispatch("hydrant", kCommands, args,
+                    std::string(kOverview) + "'hydrant --version' prints the version and the active CPU target.\n");
+  } catch (...) {
+    return ReportException();
+  }
+}
+
+}  // namespace hydrant::cli

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program as its users and their scripts meet it: exit codes, stdout, stderr.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "tests/test_data.h"
+
+namespace hydrant {
+namespace {
+
+using base::Json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+struct Outcome {
+  int code = -1;  // exit code; 1000 + signal when a signal ended it
+  std::string out, err;
+};
+
+std::string ReadBack(const std::string& path) { return base::ReadTextFile(path); }
+
+// Runs build/.../hydrant with `args`, stdin from a file with `input`.
+Outcome Hydrant(const std::vector<std::string>& args, const std::string& input = "") {
+  const test::TempDir dir;
+  const std::string in = dir.Write("in", input), out = dir.path() + "/out", err = dir.path() + "/err";
+  std::vector<char*> argv;
+  std::vector<std::string> words = {HYDRANT_PROGRAM};
+  words.insert(words.end(), args.begin(), args.end());
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(open(in.c_str(), O_RDONLY), STDIN_FILENO);
+    dup2(open(out.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
+    dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status), ReadBack(out), ReadBack(err)};
+}
+
+std::string Model() { return test::SourceDir() + "/models/tale-14m"; }
+std::string Heads() { return test::SourceDir() + "/models/tale-14m-hydra-pp"; }
+
+Json JsonOf(const Outcome& outcome) {
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return base::ParseJson(outcome.out, "stdout");
+}
+
+// Exit code 2, nothing on stdout, "error: " first on stderr.
+void ExpectRefused(const std::vector<std::string>& args, const std::string& part) {
+  const Outcome outcome = Hydrant(args);
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, AllOf(StartsWith("error: "), HasSubstr(part)));
+}
+
+TEST(CommandsTest, HelpListsCommandsAndEveryCommandHasExamples) {
+  const Outcome overview = Hydrant({"--help"});
+  EXPECT_EQ(overview.code, 0);
+  for (const char* name : {"run", "inspect", "tree", "tokenize", "detokenize", "eval"}) {
+    EXPECT_THAT(overview.out, HasSubstr(std::string("\n  ") + name));
+  }
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{{"run"},
+                                                                                       {"inspect"},
+                                                                                       {"tree", "show"},
+                                                                                       {"tree", "convert"},
+                                                                                       {"tokenize"},
+                                                                                       {"detokenize"},
+                                                                                       {"eval", "logits"}}) {
+    std::vector<std::string> args = command;
+    args.emplace_back("--help");
+    const Outcome help = Hydrant(args);
+    EXPECT_EQ(help.code, 0) << help.err;
+    EXPECT_THAT(help.out, AllOf(HasSubstr("Usage: hydrant " + command[0]), HasSubstr("Examples:")));
+  }
+  EXPECT_EQ(Hydrant({"help", "run"}).out, Hydrant({"run", "--help"}).out);
+}
+
+TEST(CommandsTest, VersionNamesTheCpuTarget) {
+  const Outcome version = Hydrant({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_THAT(version.out, AllOf(StartsWith("hydrant "), HasSubstr("\ncpu target: ")));
+}
+
+TEST(CommandsTest, UnknownWordsAreRefusedWithTheNearest) {
+  ExpectRefused({"rnu"}, "unknown command 'rnu'\nhint:  did you mean run?");
+  ExpectRefused({"--versoin"}, "did you mean --version?");
+  ExpectRefused({"tree", "shwo"}, "did you mean show?");
+  ExpectRefused({"run", "--promt", "x"}, "unknown flag '--promt'\nhint:  did you mean --prompt?");
+  ExpectRefused({"tree", "show", "mc_sim_7b_36"}, "did you mean 'mc_sim_7b_63'");
+  ExpectRefused({"run", "--model", Model(), "--cpu-target", "avx51", "--prompt", "x"}, "avx512");
+  ExpectRefused({}, "no command is given");
+}
+
+TEST(CommandsTest, ErrorsGoToStderrAlsoWithJson) {
+  ExpectRefused({"run", "--json", "--temperature", "nan", "--prompt", "x"}, "--temperature is \"nan\", expected");
+  ExpectRefused({"inspect", "/nowhere", "--json"}, "error: /nowhere: there is no such file or folder");
+  ExpectRefused({"run", "--json", "--model", "/nowhere", "--prompt", "x"}, "error: /nowhere: ");
+}
+
+TEST(CommandsTest, TokenizeAndDetokenizeAreInverse) {
+  const std::string text = "Once upon a time, caf\xc3\xa9 \xf0\x9f\x98\x80.";
+  const Outcome outcome = Hydrant({"tokenize", "--model", Model(), "--text", text});
+  const Json ids = JsonOf(outcome)["ids"];
+  EXPECT_EQ(ids[0], 1);  // the tokenizer's own rule: BOS first
+  EXPECT_EQ(JsonOf(outcome).size(), 1U);
+  const Outcome back = Hydrant({"detokenize", "--model", Model(), "--ids", ids.dump(), "--skip-special"});
+  EXPECT_EQ(JsonOf(back)["text"], text);
+  EXPECT_THAT(back.out, AllOf(HasSubstr("caf\\u00e9 \\ud83d\\ude00"), Not(HasSubstr("\xc3"))));
+}
+
+TEST(CommandsTest, TokenizeTakesBosAndSpecialsAsFlagged) {
+  const auto ids = [](std::vector<std::string> more, const std::string& input) {
+    more.insert(more.begin(), {"tokenize", "--model", Model() + "/tokenizer.model"});
+    return JsonOf(Hydrant(more, input))["ids"];
+  };
+  const Json plain = ids({"--no-bos"}, "a</s>b\n");
+  Json with_bos = Json::array({1});
+  for (const Json& id : plain) with_bos.push_back(id);
+  EXPECT_EQ(ids({"--add-bos"}, "a</s>b\n"), with_bos);
+  EXPECT_NE(std::find(plain.begin(), plain.end(), Json(2)), plain.end());
+  const Json ordinary = ids({"--no-bos", "--no-special"}, "a</s>b\n");
+  EXPECT_EQ(std::find(ordinary.begin(), ordinary.end(), Json(2)), ordinary.end());
+  ExpectRefused({"tokenize", "--model", Model(), "--add-bos", "--no-bos", "--text", "a"}, "--add-bos and --no-bos");
+}
+
+TEST(CommandsTest, TokenizeJsonLinesOneObjectForEach) {
+  const test::TempDir dir;
+  const std::string file = dir.Write("texts.jsonl", "\"a\\nb\"\n\"\"\n\"c\"\n");
+  const Outcome outcome = Hydrant({"tokenize", "--model", Model(), "--no-bos", "--jsonl", file});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3);
+  EXPECT_THAT(outcome.out, HasSubstr("\n{\"ids\":[]}\n"));
+  const std::string bad = dir.Write("bad.jsonl", "\"a\"\n{}\n");
+  const Outcome refused = Hydrant({"tokenize", "--model", Model(), "--jsonl", bad});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, StartsWith("error: " + bad + ":2: "));
+}
+
+TEST(CommandsTest, TokenizeChatPrintsThePrompt) {
+  const test::TempDir dir;
+  const std::string file = dir.Write("messages.json", R"([{"role":"user","content":"Hi"}])");
+  const Json json = JsonOf(Hydrant({"tokenize", "--model", Model(), "--chat", file}));
+  EXPECT_THAT(json["prompt"].get<std::string>(),
+              AllOf(StartsWith("<s>A chat"), testing::EndsWith("USER: Hi ASSISTANT:")));
+  EXPECT_EQ(json["ids"][0], 1);
+  EXPECT_NE(json["ids"][1], 1);
+  const Json open = JsonOf(Hydrant({"tokenize", "--model", Model(), "--chat", file, "--no-generation-prompt"}));
+  EXPECT_THAT(open["prompt"].get<std::string>(), testing::EndsWith("USER: Hi"));
+  ExpectRefused({"tokenize", "--model", Model(), "--chat", file, "--template", "vicunna"}, "did you mean vicuna?");
+  ExpectRefused({"tokenize", "--model", Model(), "--text", "x", "--no-generation-prompt"}, "--chat only");
+}
+
+TEST(CommandsTest, DetokenizeRefusesIdsOutsideTheVocabulary) {
+  ExpectRefused({"detokenize", "--model", Model(), "--ids", "[99999]"}, "99999");
+  ExpectRefused({"detokenize", "--model", Model(), "--ids", "[-1]"}, "--ids");
+  ExpectRefused({"detokenize", "--model", Model()}, "--ids is missing");
+}
+
+TEST(CommandsTest, TreeShowCountsAndConvertRoundTrips) {
+  const Json shown = JsonOf(Hydrant({"tree", "show", "mc_sim_7b_63", "--json"}));
+  EXPECT_EQ(shown["nodes"], 63);
+  EXPECT_EQ(shown["nodes_per_depth"], Json({10, 28, 23, 2}));
+  EXPECT_EQ(shown["leaves"], 42);
+  const Outcome paths = Hydrant({"tree", "convert", "mc_sim_7b_63", "--to", "paths"});
+  EXPECT_EQ(JsonOf(paths).size(), 42U);
+  const Outcome choices = Hydrant({"tree", "convert", paths.out});
+  EXPECT_EQ(choices.out, Hydrant({"tree", "convert", "mc_sim_7b_63"}).out);
+  EXPECT_EQ(JsonOf(choices).size(), 63U);
+  const test::TempDir dir;
+  const std::string file = dir.path() + "/tree.json";
+  EXPECT_EQ(Hydrant({"tree", "convert", "[[0,0],[1]]", "--to", "named", "--out", file}).code, 0);
+  EXPECT_EQ(JsonOf(Hydrant({"tree", "show", file, "--json"}))["choices"], Json::parse("[[0],[1],[0,0]]"));
+  const Json parents = JsonOf(Hydrant({"tree", "convert", "[[0,0],[1]]", "--to", "parents"}));
+  EXPECT_EQ(parents["parent"], Json({-1, 0, 0, 1}));
+  EXPECT_THAT(Hydrant({"tree", "show", "[[0],[1]]"}).out, HasSubstr("2 drafted nodes"));
+  EXPECT_THAT(Hydrant({"tree", "list"}).out, HasSubstr("mc_sim_7b_63"));
+  ExpectRefused({"tree", "show", "[[0],[0,0,0]]"}, "[0,0]");
+  ExpectRefused({"tree", "convert", "[[0]]", "--to", "path"}, "did you mean paths?");
+}
+
+TEST(CommandsTest, InspectSaysWhatAFolderIs) {
+  const Json base = JsonOf(Hydrant({"inspect", Model(), "--json"}));
+  EXPECT_EQ(base["kind"], "base model");
+  EXPECT_EQ(base["base"]["family"], "llama");
+  EXPECT_EQ(base["base"]["parameters"], 14950656);
+  EXPECT_EQ(base["base"]["hidden_size"], 256);
+  EXPECT_EQ(base["base"]["dtypes"], Json({{"bf16", 14950656}}));
+  EXPECT_EQ(base["tokenizer"]["chat_template"], "vicuna");
+  const Json heads = JsonOf(Hydrant({"inspect", Heads(), "--json"}));
+  EXPECT_EQ(heads["kind"], "heads");
+  EXPECT_EQ(heads["heads"]["architecture"], "prefix-mlp");
+  EXPECT_EQ(heads["heads"]["num_heads"], 4);
+  EXPECT_EQ(heads["heads"]["num_layers"], 4);
+  EXPECT_EQ(heads["heads"]["parameters"], 7114496);
+  EXPECT_EQ(heads["heads"]["unused"], Json::array());
+  EXPECT_THAT(Hydrant({"inspect", Heads()}).out, HasSubstr("grounded               yes"));
+  const Json file = JsonOf(Hydrant({"inspect", Heads() + "/hydra_lm_head.safetensors", "--json", "--tensors"}));
+  EXPECT_EQ(file["kind"], "tensors");
+  EXPECT_EQ(file["tensor_list"].size(), file["tensors"]["tensors"]);
+}
+
+TEST(CommandsTest, RunWithHeadsEqualsPlainDecoding) {
+  const std::vector<std::string> common = {
+      "--model", Model(),         "--template", "none",   "--prompt", "Once upon a time", "--max-tokens", "24",
+      "--json",  "--temperature", "0.8",        "--seed", "3"};
+  std::vector<std::string> plain = {"run"}, drafted = {"run", "--draft", Heads()};
+  plain.insert(plain.end(), common.begin(), common.end());
+  drafted.insert(drafted.end(), common.begin(), common.end());
+  const Json a = JsonOf(Hydrant(plain)), b = JsonOf(Hydrant(drafted));
+  EXPECT_EQ(a["token_ids"], b["token_ids"]);
+  EXPECT_EQ(a["text"], b["text"]);
+  EXPECT_EQ(a["token_ids"].size(), 24U);
+  EXPECT_EQ(a["num_emitted"].size(), 23U);
+  EXPECT_LT(b["num_emitted"].size(), a["num_emitted"].size());
+  EXPECT_EQ(b["drafter"], "hydra++");
+  EXPECT_EQ(b["tree"]["name"], "mc_sim_7b_63");
+  EXPECT_EQ(b["finish_reason"], "length");
+}
+
+TEST(CommandsTest, RunStreamsTheTextAndTakesThePromptFromStdin) {
+  const std::vector<std::string> args = {"run", "--template", "none", "--max-tokens", "12"};
+  const Outcome streamed = Hydrant(args, "The old king");
+  EXPECT_EQ(streamed.code, 0) << streamed.err;
+  EXPECT_THAT(streamed.err, StartsWith("No --model given: using "));
+  std::vector<std::string> with_json = args;
+  with_json.insert(with_json.end(), {"--json", "--prompt", "The old king"});
+  EXPECT_EQ(JsonOf(Hydrant(with_json))["text"], streamed.out);
+  std::vector<std::string> colored = args;
+  colored.insert(colored.end(), {"--show-drafts", "--color", "always", "--prompt", "The old king"});
+  EXPECT_THAT(Hydrant(colored).out, HasSubstr("\x1b[38;5;16;48;5;157m"));
+}
+
+TEST(CommandsTest, RunTakesPromptIdsExactlyAsGiven) {
+  const Json json =
+      JsonOf(Hydrant({"run", "--model", Model(), "--prompt-ids", "[334, 3476]", "--max-tokens", "3", "--json"}));
+  EXPECT_EQ(json["prompt_token_ids"], Json({334, 3476}));
+  EXPECT_EQ(json["template"], "none");
+  ExpectRefused({"run", "--model", Model(), "--prompt-ids", "[4096]"}, "4096");
+  ExpectRefused({"run", "--model", Model(), "--prompt-ids", "[]"}, "empty");
+}
+
+TEST(CommandsTest, EvalLogitsWritesTheTensors) {
+  const test::TempDir dir;
+  const std::string out = dir.path() + "/out.safetensors";
+  const Outcome outcome = Hydrant({"eval", "logits", "--model", Model(), "--draft", Heads(), "--prompt-ids",
+                                   "[1,334,3476]", "--path", "[5]", "--out", out});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const Json list = JsonOf(Hydrant({"inspect", out, "--tensors", "--json"}))["tensor_list"];
+  EXPECT_EQ(list[0], Json({{"name", "head_logits"}, {"dtype", "f32"}, {"shape", {4, 4096}}}));
+  EXPECT_EQ(list[1], Json({{"name", "hidden"}, {"dtype", "f32"}, {"shape", {3, 256}}}));
+  EXPECT_EQ(list[2], Json({{"name", "logits"}, {"dtype", "f32"}, {"shape", {3, 4096}}}));
+  ExpectRefused({"eval", "logits", "--model", Model(), "--prompt-ids", "[1]", "--path", "[2]", "--out", out},
+                "--path needs draft heads");
+  ExpectRefused({"eval", "logits", "--model", Model(), "--prompt-ids", "[1]"}, "--out is missing");
+}
+
+TEST(CommandsTest, ClosedPipeEndsQuietly) {
+  std::array<int, 2> pipe_ends{};
+  ASSERT_EQ(pipe(pipe_ends.data()), 0);
+  close(pipe_ends[0]);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(pipe_ends[1], STDOUT_FILENO);
+    execl(HYDRANT_PROGRAM, HYDRANT_PROGRAM, "tree", "list", nullptr);
+    _exit(127);
+  }
+  close(pipe_ends[1]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(CommandsTest, FullDeviceIsReported) {
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(open("/dev/full", O_WRONLY), STDOUT_FILENO);
+    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+    execl(HYDRANT_PROGRAM, HYDRANT_PROGRAM, "tree", "list", nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+}
+
+}  // namespace
+}  // namespace hydrant

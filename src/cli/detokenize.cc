@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/detokenize.h"
+
+#include <memory>
+
+#include "base/json.h"
+#include "cli/errors.h"
+#include "cli/flags.h"
+#include "cli/terminal.h"
+#include "cli/values.h"
+#include "hydrant/error.h"
+#include "tokenizer/tokenizer.h"
+
+namespace hydrant::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "Print the text of token ids as {\"text\":..}, one ASCII-escaped JSON object a line. Bytes that are not UTF-8 "
+    "become U+FFFD.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  hydrant detokenize --model models/tale-14m --ids '[1, 572, 1066]'\n"
+    "  hydrant detokenize --model tokenizer.json --ids ids.json --skip-special\n";
+
+}  // namespace
+
+int Detokenize(const std::vector<std::string>& args) {
+  std::string model;
+  std::vector<int32_t> ids;
+  bool skip_special = false;
+  FlagSet flags("hydrant detokenize", kDescription, kExamples);
+  flags.Text("--model", "DIR|FILE", &model, "Model folder, tokenizer.json or tokenizer.model");
+  flags.Value(
+      "--ids", "LIST|FILE", [&ids](const std::string& value) { ids = ParseIdList("--ids", value, true); },
+      "Token ids as a JSON array, or a file holding one");
+  flags.Switch("--skip-special", &skip_special, "Leave out special tokens");
+  if (!flags.Parse(args)) return kExitOk;
+  if (model.empty()) throw UserError("--model is missing", "give a model folder or a tokenizer file");
+  if (!flags.Given("--ids")) throw UserError("--ids is missing", "give token ids such as --ids '[1, 2]'");
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer::LoadTokenizer(model);
+  base::Json json;
+  json["text"] = tokenizer->Decode(ids, skip_special);
+  Print(base::DumpJson(json) + "\n");
+  return kExitOk;
+}
+
+}  // namespace hydrant::cli

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/engine_flags.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <string_view>
+
+#include "cli/values.h"
+#include "hydrant/error.h"
+
+namespace hydrant::cli {
+namespace {
+
+constexpr std::array<std::string_view, 3> kKvTypes = {"f32", "bf16", "f16"};
+
+}  // namespace
+
+void AddModelFlags(FlagSet& flags, EngineOptions& options) {
+  flags.Text("--model", "DIR", &options.model, "Base model folder");
+  flags.Text("--draft", "DIR", &options.draft, "Folder with Hydra or Medusa heads; without it: plain decoding");
+}
+
+void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
+  flags.Value(
+      "--threads", "N",
+      [&options](const std::string& value) {
+        options.threads = static_cast<int32_t>(ParseInteger("--threads", value, 0, 1024));
+      },
+      "Threads; 0 = as many as this process may use (default 0)");
+  flags.Text("--cpu-target", "NAME", &options.cpu_target, "auto, portable, avx2 or avx512 (default auto)");
+  flags.Value(
+      "--kv-type", "TYPE",
+      [&options](const std::string& value) { options.kv_type = ParseChoice("--kv-type", value, kKvTypes); },
+      "Keys and values are kept as f32, bf16 or f16 (default f32)");
+  flags.Value(
+      "--prefill-chunk", "N",
+      [&options](const std::string& value) {
+        options.prefill_chunk = static_cast<int32_t>(ParseInteger("--prefill-chunk", value, 1, 512));
+      },
+      "Prompt rows of one forward, 1 to 512 (default 256); the result does not depend on it");
+}
+
+void CheckFolders(const EngineOptions& options) {
+  CheckIsFolder("--model", options.model);
+  if (!options.draft.empty()) CheckIsFolder("--draft", options.draft);
+}
+
+void CheckNotEmpty(const FlagSet& flags, const char* flag, const std::string& value) {
+  if (flags.Given(flag) && value.empty()) throw UserError(fmt::format("{} is empty", flag));
+}
+
+}  // namespace hydrant::cli

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags of every command that loads a model to run it.
+#pragma once
+
+#include "cli/flags.h"
+#include "hydrant/engine.h"
+
+namespace hydrant::cli {
+
+// --model, --draft.
+void AddModelFlags(FlagSet& flags, EngineOptions& options);
+// --threads, --cpu-target, --kv-type, --prefill-chunk.
+void AddMachineFlags(FlagSet& flags, EngineOptions& options);
+
+// Refuses empty values, and folders that are not there.
+void CheckFolders(const EngineOptions& options);
+void CheckNotEmpty(const FlagSet& flags, const char* flag, const std::string& value);
+
+}  // namespace hydrant::cli

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/errors.h"
+
+#include <exception>
+#include <new>
+
+#include "cli/terminal.h"
+#include "hydrant/error.h"
+
+namespace hydrant::cli {
+namespace {
+
+// Control characters of names and values in a file must not reach the terminal as commands.
+std::string Indented(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      out += "\n       ";
+    } else {
+      out += byte < 0x20 || byte == 0x7F ? '?' : c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string ErrorText(const std::string& message, const std::string& hint) {
+  std::string text = "error: " + Indented(message) + "\n";
+  if (!hint.empty()) text += "hint:  " + Indented(hint) + "\n";
+  return text;
+}
+
+int ReportException() {
+  try {
+    throw;
+  } catch (const OutputClosed&) {
+    return kExitOk;
+  } catch (const UserError& e) {
+    PrintError(ErrorText(e.what(), e.hint()));
+    return kExitUser;
+  } catch (const Error& e) {
+    PrintError(ErrorText(e.what(), e.hint()));
+  } catch (const std::bad_alloc&) {
+    PrintError(ErrorText("out of memory", ""));
+  } catch (const std::exception& e) {
+    PrintError(ErrorText(e.what(), "this is a bug in hydrant; please report it with the command that led here"));
+  } catch (...) {
+    PrintError(ErrorText("unknown failure", "this is a bug in hydrant; please report it"));
+  }
+  return kExitOurs;
+}
+
+}  // namespace hydrant::cli

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/eval.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <memory>
+
+#include "checkpoint/safetensors_writer.h"
+#include "cli/command.h"
+#include "cli/engine_flags.h"
+#include "cli/errors.h"
+#include "cli/flags.h"
+#include "cli/terminal.h"
+#include "cli/values.h"
+#include "engine/eval_logits.h"
+#include "hydrant/error.h"
+
+namespace hydrant::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "Write the model's numbers for a prompt as f32 safetensors: logits [T, V], hidden [T, D] (after the final norm), "
+    "and\n"
+    "with --draft head_logits [K, V]: row i is head i after the root (argmax of the last row) and the first i tokens "
+    "of\n"
+    "--path; where the path is shorter, each head's own argmax is followed.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  hydrant eval logits --model models/tale-14m --prompt-ids '[1, 334, 3476]' --out logits.safetensors\n"
+    "  hydrant eval logits --model M --draft D --prompt-ids ids.json --path '[17, 4]' --out logits.safetensors\n";
+
+checkpoint::FloatTensor Named(const char* name, const Matrix& matrix) {
+  return {name, {matrix.rows(), matrix.cols()}, matrix.data(), matrix.stride()};
+}
+
+struct LogitsOptions {
+  EngineOptions engine;
+  std::vector<int32_t> prompt_ids, path;
+  std::string out;
+};
+
+bool ParseFlags(const std::vector<std::string>& args, LogitsOptions& options) {
+  FlagSet flags("hydrant eval logits", kDescription, kExamples);
+  const auto ids = [&flags](const char* flag, std::vector<int32_t>* target, const std::string& help) {
+    flags.Value(
+        flag, "LIST|FILE", [=](const std::string& value) { *target = ParseIdList(flag, value, true); }, help);
+  };
+  AddModelFlags(flags, options.engine);
+  ids("--prompt-ids", &options.prompt_ids, "Token ids as a JSON array, used exactly as given");
+  ids("--path", &options.path, "Drafted tokens after the root");
+  flags.Text("--out", "FILE", &options.out, "The safetensors file to write");
+  AddMachineFlags(flags, options.engine);
+  if (!flags.Parse(args)) return false;
+  for (const char* flag : {"--model", "--prompt-ids", "--out"}) {
+    if (!flags.Given(flag)) throw UserError(fmt::format("{} is missing", flag));
+  }
+  CheckNotEmpty(flags, "--model", options.engine.model);
+  CheckNotEmpty(flags, "--draft", options.engine.draft);
+  CheckNotEmpty(flags, "--out", options.out);
+  CheckNotEmpty(flags, "--cpu-target", options.engine.cpu_target);
+  if (flags.Given("--path") && !flags.Given("--draft")) throw UserError("--path needs draft heads", "give --draft DIR");
+  CheckFolders(options.engine);
+  return true;
+}
+
+int Logits(const std::vector<std::string>& args) {
+  LogitsOptions options;
+  if (!ParseFlags(args, options)) return kExitOk;
+  options.engine.load_tokenizer = false;
+  const std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(options.engine);
+  for (const std::string& warning : loaded->info.warnings) PrintError(fmt::format("warning: {}\n", warning));
+  const engine::EvalLogitsResult result = engine::EvalLogits(*loaded, options.prompt_ids, options.path);
+  std::vector<checkpoint::FloatTensor> tensors = {Named("logits", result.logits), Named("hidden", result.hidden)};
+  if (loaded->drafter) tensors.push_back(Named("head_logits", result.head_logits));
+  checkpoint::WriteSafetensors(options.out, tensors);
+  for (const checkpoint::FloatTensor& tensor : tensors) {
+    Print(fmt::format("{}: {} {}\n", options.out, tensor.name, ShapeString(tensor.shape)));
+  }
+  return kExitOk;
+}
+
+constexpr std::array<Command, 1> kCommands = {{{"logits", "write logits and hidden states of a prompt", Logits}}};
+
+}  // namespace
+
+int Eval(const std::vector<std::string>& args) {
+  return Dispatch("hydrant eval", kCommands, args, "Numbers of a model.\n");
+}
+
+}  // namespace hydrant::cli

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/inspect.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/json.h"
+#include "cli/errors.h"
+#include "cli/flags.h"
+#include "cli/inspect_sections.h"
+#include "cli/sections.h"
+#include "cli/terminal.h"
+#include "draft/head_tensors.h"
+#include "hydrant/error.h"
+#include "tokenizer/tokenizer.h"
+
+namespace hydrant::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDescription =
+    "Say what PATH is: a base model folder, a heads folder, a whole model with heads, a tensor file (.safetensors, "
+    ".pt,\n"
+    ".bin, .index.json) or a tokenizer (folder, tokenizer.json, tokenizer.model). Everything is read and checked as "
+    "`run`\n"
+    "would; sizes are counted once for tied tensors.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  hydrant inspect models/tale-14m\n"
+    "  hydrant inspect models/tale-14m-hydra-pp --json\n"
+    "  hydrant inspect hydra_lm_head.pt --tensors\n";
+
+struct Findings {
+  std::string kind;
+  std::vector<Section> sections;
+  std::unique_ptr<checkpoint::TensorSource> tensors;  // of a tensor file; null: none
+};
+
+// A base model's config names its layers; a heads folder's config does not, or says that it is Medusa's.
+bool HoldsBase(const std::string& folder) {
+  const std::string file = folder + "/config.json";
+  if (!fs::exists(file)) return false;
+  const base::Json config = base::ReadJsonFile(file);
+  return config.is_object() && config.contains("num_hidden_layers") &&
+         config.value("model_type", base::Json()) != "medusa";
+}
+
+bool HoldsHeadsToo(const std::string& folder) {
+  try {
+    return draft::HoldsHeads(folder);
+  } catch (const UserError&) {
+    return false;  // the base's own problem, if it is one, is reported by its section
+  }
+}
+
+bool HasWeights(const std::string& folder) {
+  for (const char* name :
+       {"hydra_lm_head.pt", "hydra_lm_head.safetensors", "medusa_lm_head.pt", "medusa_lm_head.safetensors",
+        "adapter_model.safetensors", "adapter_model.bin", "rank0.safetensors", "model.safetensors",
+        "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    if (fs::exists(folder + "/" + name)) return true;
+  }
+  return false;
+}
+
+Findings InspectFolder(const std::string& folder) {
+  Findings findings;
+  const bool base = HoldsBase(folder);
+  const bool has_tokenizer = tokenizer::HasTokenizer(folder);
+  const bool heads = base ? HoldsHeadsToo(folder) : HasWeights(folder);
+  if (!base && !heads && !has_tokenizer) {
+    throw FileError(
+        folder, "holds no model, draft heads or tokenizer that this version knows",
+        "expected config.json with weights, hydra_lm_head.pt, medusa_lm_head.pt, tokenizer.json or tokenizer.model");
+  }
+  findings.kind = base && heads ? "whole model with heads" : base ? "base model" : heads ? "heads" : "tokenizer";
+  if (base) findings.sections.push_back(BaseSection(folder));
+  if (heads) findings.sections.push_back(HeadsSection(folder));
+  if (has_tokenizer) findings.sections.push_back(TokenizerSection(folder));
+  return findings;
+}
+
+Findings InspectFile(const std::string& path) {
+  Findings findings;
+  const std::string name = fs::path(path).filename().string();
+  if (name.ends_with(".index.json")) {
+    findings.kind = "sharded tensors";
+    findings.tensors = checkpoint::OpenShardedCheckpoint(path);
+  } else if (name.ends_with(".json") || name.ends_with(".model")) {
+    findings.kind = "tokenizer";
+    findings.sections.push_back(TokenizerSection(path));
+    return findings;
+  } else {
+    findings.kind = "tensors";
+    findings.tensors = checkpoint::OpenTensorFile(path);
+  }
+  findings.sections.push_back(TensorsSection(*findings.tensors));
+  return findings;
+}
+
+}  // namespace
+
+int Inspect(const std::vector<std::string>& args) {
+  std::string path;
+  bool json = false, list_tensors = false;
+  FlagSet flags("hydrant inspect", kDescription, kExamples);
+  flags.Positional("PATH", &path, true, "Folder or file");
+  flags.Switch("--json", &json, "Print one JSON object");
+  flags.Switch("--tensors", &list_tensors, "Also list every tensor of a tensor file: name, dtype, shape");
+  if (!flags.Parse(args)) return kExitOk;
+  if (!fs::exists(path)) throw FileError(path, "there is no such file or folder");
+  const Findings findings = fs::is_directory(path) ? InspectFolder(path) : InspectFile(path);
+  if (list_tensors && !findings.tensors) {
+    throw UserError("--tensors is for tensor files only",
+                    "name the .safetensors, .pt, .bin or .index.json file itself");
+  }
+  if (json) {
+    base::Json object = SectionsJson(findings.sections);
+    object["path"] = path;
+    object["kind"] = findings.kind;
+    if (list_tensors) object["tensor_list"] = TensorListJson(*findings.tensors);
+    Print(base::DumpJson(object) + "\n");
+    return kExitOk;
+  }
+  Print(fmt::format("{}: {}\n\n{}", path, findings.kind, SectionsText(findings.sections)));
+  if (list_tensors) Print(fmt::format("\n{}", TensorListText(*findings.tensors)));
+  return kExitOk;
+}
+
+}  // namespace hydrant::cli

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/inspect_sections.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "checkpoint/head_names.h"
+#include "draft/head_tensors.h"
+#include "hydrant/error.h"
+#include "model/weights.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer.h"
+
+namespace hydrant::cli {
+namespace {
+
+using base::Json;
+using NameFilter = std::function<bool(const std::string&)>;
+
+// Parameters, bytes and dtypes of the tensors that `wanted` names, each storage once, and the groups that share one.
+struct Sizes {
+  uint64_t tensors = 0, parameters = 0, bytes = 0;
+  std::map<std::string, uint64_t> parameters_by_dtype;
+  std::vector<std::vector<std::string>> tied;
+};
+
+Sizes Measure(const checkpoint::TensorSource& source, const NameFilter& wanted) {
+  Sizes sizes;
+  std::map<uint64_t, std::vector<std::string>> by_storage;
+  for (const auto& [name, tensor] : source.tensors()) {
+    if (!wanted(name)) continue;
+    ++sizes.tensors;
+    std::vector<std::string>& names = by_storage[tensor.storage_id];
+    names.push_back(name);
+    if (names.size() > 1) continue;
+    const auto count = static_cast<uint64_t>(tensor.view.num_elements());
+    sizes.parameters += count;
+    sizes.bytes += tensor.view.num_bytes();
+    sizes.parameters_by_dtype[NameOf(tensor.view.dtype)] += count;
+  }
+  for (const auto& [storage, names] : by_storage) {
+    if (names.size() > 1) sizes.tied.push_back(names);
+  }
+  return sizes;
+}
+
+void AddSizes(const Sizes& sizes, Section& section) {
+  section.Add("tensors", sizes.tensors);
+  section.Add("parameters", sizes.parameters);
+  section.Add("bytes", sizes.bytes);
+  section.Add("dtypes", sizes.parameters_by_dtype);
+}
+
+Json RopeJson(const model::RopeConfig& rope) {
+  switch (rope.type) {
+    case model::RopeType::kDefault: return {{"type", "default"}, {"theta", rope.theta}};
+    case model::RopeType::kLinear: return {{"type", "linear"}, {"theta", rope.theta}, {"factor", rope.factor}};
+    case model::RopeType::kLlama3: break;
+  }
+  return {{"type", "llama3"},
+          {"theta", rope.theta},
+          {"factor", rope.factor},
+          {"low_freq_factor", rope.low_freq_factor},
+          {"high_freq_factor", rope.high_freq_factor},
+          {"original_max_positions", rope.original_max_positions}};
+}
+
+void AddConfig(const model::ModelConfig& config, Section& section) {
+  section.Add("family", model::NameOf(config.family));
+  section.Add("vocab_size", config.vocab_size);
+  section.Add("hidden_size", config.hidden_size);
+  section.Add("intermediate_size", config.intermediate_size);
+  section.Add("num_layers", config.num_layers);
+  section.Add("num_heads", config.num_heads);
+  section.Add("num_kv_heads", config.num_kv_heads);
+  section.Add("head_dim", config.head_dim);
+  section.Add("max_positions", config.max_positions);
+  section.Add("sliding_window", config.sliding_window > 0 ? Json(config.sliding_window) : Json());
+  section.Add("rope", RopeJson(config.rope));
+  section.Add("tied_embeddings", config.tied_embeddings);
+  section.Add("qkv_bias", config.qkv_bias);
+  section.Add("o_bias", config.o_bias);
+  section.Add("mlp_bias", config.mlp_bias);
+  section.Add("qk_norm", config.qk_norm);
+  section.Add("bos_token_id", config.bos_token_id >= 0 ? Json(config.bos_token_id) : Json());
+  section.Add("eos_token_ids", config.eos_token_ids);
+}
+
+void AddHeads(const draft::HeadsInfo& info, Section& section) {
+  const bool medusa = info.kind == draft::HeadKind::kMedusa;
+  section.Add("drafter", info.name);
+  section.Add(medusa ? "layout" : "architecture", info.layout);
+  section.Add("config_file", info.config_file.empty() ? Json() : Json(info.config_file));
+  section.Add("weights_file", info.weights_file);
+  section.Add("num_heads", info.num_heads);
+  section.Add("num_layers", info.num_layers);
+  section.Add("grounded", info.sequentially_dependent);
+  section.Add("lm_heads", info.own_lm_heads     ? "one per head"
+                          : info.shared_lm_head ? "one for all heads"
+                                                : "the base's");
+  section.Add("lm_head_bias", info.lm_head_bias);
+  section.Add("token_map", info.has_token_map);
+  section.Add("hidden_state_offset", info.hidden_layer_offset);
+  if (info.kind == draft::HeadKind::kHydraPrefixMlp) section.Add("prefix_rope_theta", info.rope_theta);
+  section.Add("base_model_name", info.base_model.empty() ? Json() : Json(info.base_model));
+}
+
+// The chat template's name, null for none; an unknown one is described, not refused: the tokenizer is fine without.
+Json TemplateOf(const std::string& folder) {
+  try {
+    const std::string name = tokenizer::ReadFolderTemplate(folder).name;
+    return name.empty() ? Json() : Json(name);
+  } catch (const UserError& e) {
+    return fmt::format("not recognised ({})", e.what());
+  }
+}
+
+Json ShapeJson(const TensorView& view) { return view.shape; }
+
+}  // namespace
+
+Section BaseSection(const std::string& folder) {
+  const model::ModelWeights weights = model::LoadModelWeights(folder);
+  const auto source = checkpoint::OpenModelFolder(folder);
+  const std::set<std::string> unused(weights.unused_tensors.begin(), weights.unused_tensors.end());
+  Section section{"base", {}};
+  AddConfig(weights.config, section);
+  section.Add("config_file", weights.config.file);
+  section.Add("weights_file", weights.file);
+  section.Add("num_files", source->files().size());
+  Sizes sizes = Measure(*source, [&unused](const std::string& name) { return !unused.contains(name); });
+  AddSizes(sizes, section);
+  if (weights.config.tied_embeddings) sizes.tied.push_back({"lm_head.weight", "model.embed_tokens.weight"});
+  section.Add("tied", sizes.tied);
+  section.Add("unused", weights.unused_tensors);
+  return section;
+}
+
+Section HeadsSection(const std::string& folder) {
+  const draft::HeadsFile heads = draft::OpenHeads(folder);
+  std::vector<std::string> unused;
+  bool any_prefixed = false;
+  for (const auto& [name, tensor] : heads.tensors->tensors()) any_prefixed |= checkpoint::IsHeadTensor(name);
+  // Layouts a, c and d have names without a prefix, and nothing else in their files.
+  const auto is_head = [&](const std::string& name) { return !any_prefixed || checkpoint::IsHeadTensor(name); };
+  const auto used = [&](const std::string& name) { return is_head(name) && !checkpoint::IsRedundantHeadTensor(name); };
+  for (const auto& [name, tensor] : heads.tensors->tensors()) {
+    if (is_head(name) && !used(name)) unused.push_back(name);
+  }
+  const Sizes sizes = Measure(*heads.tensors, used);
+  Section section{"heads", {}};
+  AddHeads(heads.info, section);
+  AddSizes(sizes, section);
+  section.Add("tied", sizes.tied);
+  section.Add("unused", unused);
+  const std::string trees = folder + "/trees.json";
+  section.Add("trees", std::filesystem::exists(trees) ? Json(trees) : Json());
+  section.Add("warnings", heads.info.warnings);
+  return section;
+}
+
+Section TokenizerSection(const std::string& path) {
+  const bool is_folder = std::filesystem::is_directory(path);
+  std::string file = path;
+  if (is_folder) file += std::filesystem::exists(path + "/tokenizer.json") ? "/tokenizer.json" : "/tokenizer.model";
+  const auto tokenizer = tokenizer::LoadTokenizer(path);
+  Section section{"tokenizer", {}};
+  section.Add("file", file);
+  section.Add("kind", file.ends_with(".json") ? "tokenizer.json (BPE)" : "SentencePiece");
+  section.Add("vocab_size", tokenizer->vocab_size());
+  const int32_t bos = tokenizer->bos_id();
+  section.Add("bos_id", bos >= 0 ? Json(bos) : Json());
+  section.Add("bos_token", bos >= 0 ? Json(tokenizer->TokenText(bos)) : Json());
+  section.Add("adds_bos", tokenizer->adds_bos());
+  if (is_folder) section.Add("chat_template", TemplateOf(path));
+  return section;
+}
+
+Section TensorsSection(const checkpoint::TensorSource& source) {
+  const Sizes sizes = Measure(source, [](const std::string&) { return true; });
+  Section section{"tensors", {}};
+  section.Add("file", source.display_name());
+  section.Add("num_files", source.files().size());
+  AddSizes(sizes, section);
+  section.Add("tied", sizes.tied);
+  return section;
+}
+
+Json TensorListJson(const checkpoint::TensorSource& source) {
+  Json list = Json::array();
+  for (const auto& [name, tensor] : source.tensors()) {
+    list.push_back({{"name", name}, {"dtype", NameOf(tensor.view.dtype)}, {"shape", ShapeJson(tensor.view)}});
+  }
+  return list;
+}
+
+std::string TensorListText(const checkpoint::TensorSource& source) {
+  std::string text;
+  for (const auto& [name, tensor] : source.tensors()) {
+    const std::string quoted = base::DumpJson(Json(name));  // escapes what a terminal must not see
+    text += fmt::format("{:5} {:20} {}\n", NameOf(tensor.view.dtype), ShapeString(tensor.view.shape),
+                        quoted.substr(1, quoted.size() - 2));
+  }
+  return text;
+}
+
+}  // namespace hydrant::cli

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// From what the user typed to the ids that the model sees.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/run_flags.h"
+#include "hydrant/engine.h"
+
+namespace hydrant::cli {
+
+// The template that --template means for this model folder: its name, or "none". Throws FileError for a Jinja text that
+// is not known.
+std::string ResolveTemplate(const std::string& model_folder, const std::string& template_name);
+
+// Ids of a conversation under a template: special tokens parsed, no second BOS. With "none": the text of the last
+// message, BOS as the tokenizer files say.
+std::vector<int32_t> ConversationIds(const Engine& engine, std::span<const ChatMessage> messages,
+                                     const std::string& resolved_template);
+
+// The system message (if any) and one user message.
+std::vector<ChatMessage> FirstMessages(const RunOptions& options, const std::string& text);
+
+}  // namespace hydrant::cli

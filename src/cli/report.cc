@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/report.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "cli/values.h"
+
+namespace hydrant::cli {
+namespace {
+
+using base::Json;
+
+double Rate(double count, double milliseconds) { return milliseconds > 0 ? count * 1000 / milliseconds : 0; }
+
+Json PhaseJson(const PhaseTimes& times) {
+  return {{"prefill", times.prefill},
+          {"draft", times.draft},
+          {"forward", times.forward},
+          {"verify", times.verify},
+          {"commit", times.commit}};
+}
+
+void AddSettings(const RunOptions& options, Json& json) {
+  const SamplingOptions& sampling = options.request.sampling;
+  json["temperature"] = ShortestDouble(sampling.temperature);
+  json["top_k"] = sampling.top_k;
+  json["top_p"] = ShortestDouble(sampling.top_p);
+  json["min_p"] = ShortestDouble(sampling.min_p);
+  json["repetition_penalty"] = ShortestDouble(sampling.repetition_penalty);
+  json["presence_penalty"] = ShortestDouble(sampling.presence_penalty);
+  json["frequency_penalty"] = ShortestDouble(sampling.frequency_penalty);
+  json["seed"] = sampling.seed;
+  const AcceptOptions& accept = options.request.accept;
+  json["accept"] = accept.rule == AcceptRule::kTypical ? "typical" : "exact";
+  json["epsilon"] = ShortestDouble(accept.epsilon);
+  json["alpha"] = ShortestDouble(accept.alpha);
+  json["root"] = accept.root == RootChoice::kArgmax ? "argmax" : "sampled";
+  json["candidates"] = accept.candidates == CandidateNoise::kPlain ? "plain" : "coupled";
+  json["max_tokens"] = options.request.stop.max_tokens;
+  json["stop"] = options.request.stop.stop;
+  json["ignore_eos"] = options.request.stop.ignore_eos;
+}
+
+void AddEngine(const RunOptions& options, const EngineInfo& info, Json& json) {
+  json["version"] = HYDRANT_VERSION;
+  json["model"] = options.engine.model;
+  json["model_family"] = info.model_family;
+  json["draft"] = options.engine.draft.empty() ? Json() : Json(options.engine.draft);
+  json["drafter"] = info.drafter;
+  json["num_heads"] = info.num_heads;
+  json["tree"] = nullptr;
+  if (!options.engine.draft.empty()) {
+    json["tree"] = {
+        {"name", info.tree_name}, {"nodes", info.tree_nodes}, {"choices", base::ParseJson(info.tree_json, "tree")}};
+  }
+  json["threads"] = info.threads;
+  json["cpu_target"] = info.cpu_target;
+  json["kv_type"] = options.engine.kv_type;
+  json["prefill_chunk"] = options.engine.prefill_chunk;
+  json["vocab_size"] = info.vocab_size;
+  json["max_positions"] = info.max_positions;
+  json["eos_token_ids"] = info.eos_token_ids;
+  json["warnings"] = info.warnings;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace
+
+double TokensPerSecond(const GenerationResult& result) {
+  return Rate(static_cast<double>(result.token_ids.size()), result.seconds() * 1000);
+}
+
+double DecodeTokensPerSecond(const GenerationResult& result) {
+  if (result.token_ids.size() < 2) return 0;
+  return Rate(static_cast<double>(result.token_ids.size() - 1), result.seconds() * 1000 - result.phase_ms.prefill);
+}
+
+double MeanEmitted(const GenerationResult& result) {
+  if (result.num_emitted.empty()) return 1;
+  const int64_t sum = std::accumulate(result.num_emitted.begin(), result.num_emitted.end(), int64_t{0});
+  return static_cast<double>(sum) / static_cast<double>(result.num_emitted.size());
+}
+
+Json RunJson(const RunOptions& options, const std::string& resolved_template, const EngineInfo& info,
+             std::span<const int32_t> prompt_ids, const GenerationResult& result) {
+  Json json;
+  json["text"] = result.has_text ? Json(result.text) : Json();
+  json["token_ids"] = result.token_ids;
+  json["prompt_token_ids"] = std::vector<int32_t>(prompt_ids.begin(), prompt_ids.end());
+  json["finish_reason"] = NameOf(result.finish_reason);
+  json["num_emitted"] = result.num_emitted;
+  json["mean_num_emitted"] = MeanEmitted(result);
+  json["token_depth"] = result.token_depth;
+  json["depth_offered"] = result.depth_offered;
+  json["depth_accepted"] = result.depth_accepted;
+  json["tokens_per_second"] = TokensPerSecond(result);
+  json["decode_tokens_per_second"] = DecodeTokensPerSecond(result);
+  json["phase_ms"] = PhaseJson(result.phase_ms);
+  json["template"] = resolved_template;
+  json["system"] = options.system ? Json(*options.system) : Json();
+  AddSettings(options, json);
+  AddEngine(options, info, json);
+  return json;
+}
+
+std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResult& result) {
+  std::string text = fmt::format("prompt {} tokens, output {} tokens in {} steps, finish: {}\n", prompt_ids.size(),
+                                 result.token_ids.size(), result.num_emitted.size(), NameOf(result.finish_reason));
+  text += fmt::format("num_emitted mean {:.3f} (plain decoding: 1)\n", MeanEmitted(result));
+  if (!result.depth_offered.empty()) text += "depth  offered  accepted    rate\n";
+  for (size_t d = 0; d < result.depth_offered.size(); ++d) {
+    const int64_t offered = result.depth_offered[d];
+    const int64_t accepted = d < result.depth_accepted.size() ? result.depth_accepted[d] : 0;
+    const double rate = offered > 0 ? 100.0 * static_cast<double>(accepted) / static_cast<double>(offered) : 0;
+    text += fmt::format("{:5}  {:7}  {:8}  {:5.1f} %\n", d + 1, offered, accepted, rate);
+  }
+  const PhaseTimes& times = result.phase_ms;
+  const double total = result.seconds() * 1000;
+  const auto steps = static_cast<double>(std::max<size_t>(result.num_emitted.size(), 1));
+  const auto line = [&](const char* name, double ms, bool per_step) {
+    text += fmt::format("{:8} {:10.1f}  {:5.1f} %", name, ms, total > 0 ? 100 * ms / total : 0);
+    text += per_step ? fmt::format("  {:9.3f}\n", ms / steps) : "\n";
+  };
+  text += "phase            ms    share   per step\n";
+  line("prefill", times.prefill, false);
+  line("draft", times.draft, true);
+  line("forward", times.forward, true);
+  line("verify", times.verify, true);
+  line("commit", times.commit, true);
+  return text + fmt::format("total    {:10.1f}  {:.1f} tokens/s, {:.1f} without the prompt\n", total,
+                            TokensPerSecond(result), DecodeTokensPerSecond(result));
+}
+
+SpeedFigures MedianFigures(std::span<const GenerationResult> results) {
+  std::vector<double> rates;
+  for (const GenerationResult& result : results) rates.push_back(TokensPerSecond(result));
+  return {.tokens_per_step = MeanEmitted(results.front()), .tokens_per_second = Median(std::move(rates))};
+}
+
+std::string ComparisonText(const EngineInfo& info, const SpeedFigures& drafted, const SpeedFigures& plain,
+                           size_t num_tokens) {
+  const auto row = [](const std::string& name, const SpeedFigures& figures) {
+    return fmt::format("{:18} {:11.2f} {:10.1f}\n", name, figures.tokens_per_step, figures.tokens_per_second);
+  };
+  std::string text = fmt::format("{:18} {:>11} {:>10}\n", "", "tokens/step", "tokens/s");
+  text += row("with " + info.drafter, drafted) + row("plain decoding", plain);
+  if (plain.tokens_per_second > 0) {
+    text += fmt::format("{:18} {:>11} {:>9.2f}x\n", "speedup", "", drafted.tokens_per_second / plain.tokens_per_second);
+  }
+  return text +
+         fmt::format(
+             "All {} tokens are equal. Median of three runs each, in turn; {} threads, {}, tree {} ({} nodes).\n",
+             num_tokens, info.threads, info.cpu_target, info.tree_name, info.tree_nodes);
+}
+
+}  // namespace hydrant::cli

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `hydrant run` tells about a generation: the JSON object, the statistics, the comparison with plain decoding.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "cli/run_flags.h"
+#include "hydrant/engine.h"
+
+namespace hydrant::cli {
+
+// New tokens per second over all phases, the prompt's forward included.
+double TokensPerSecond(const GenerationResult& result);
+// The same without the prompt's forward and the first token, which it yields.
+double DecodeTokensPerSecond(const GenerationResult& result);
+double MeanEmitted(const GenerationResult& result);  // 1 where there was no step
+
+// The object of `--json`: the result, and every setting that led to it.
+base::Json RunJson(const RunOptions& options, const std::string& resolved_template, const EngineInfo& info,
+                   std::span<const int32_t> prompt_ids, const GenerationResult& result);
+
+// The lines of `--stats`.
+std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResult& result);
+
+// Median figures of several runs of the same prompt.
+struct SpeedFigures {
+  double tokens_per_step = 0;
+  double tokens_per_second = 0;
+};
+SpeedFigures MedianFigures(std::span<const GenerationResult> results);
+std::string ComparisonText(const EngineInfo& info, const SpeedFigures& drafted, const SpeedFigures& plain,
+                           size_t num_tokens);
+
+}  // namespace hydrant::cli

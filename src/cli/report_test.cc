@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "cli/errors.h"
+#include "cli/terminal.h"
+
+namespace hydrant::cli {
+namespace {
+
+using testing::HasSubstr;
+
+GenerationResult Sample() {
+  GenerationResult result;
+  result.token_ids = {5, 6, 7, 8};
+  result.text = "caf\xc3\xa9";
+  result.has_text = true;
+  result.finish_reason = FinishReason::kStop;
+  result.num_emitted = {2, 1};
+  result.token_depth = {0, 1, 0, 0};
+  result.depth_offered = {2, 2};
+  result.depth_accepted = {1, 0};
+  result.phase_ms = {.prefill = 500, .draft = 100, .forward = 1300, .verify = 60, .commit = 40};
+  return result;
+}
+
+EngineInfo Info() {
+  EngineInfo info;
+  info.drafter = "hydra";
+  info.tree_name = "chain";
+  info.tree_json = "[[0],[0,0]]";
+  info.tree_nodes = 2;
+  info.cpu_target = "avx2";
+  return info;
+}
+
+TEST(ReportTest, FiguresFollowTheirDefinitions) {
+  const GenerationResult result = Sample();
+  EXPECT_DOUBLE_EQ(TokensPerSecond(result), 2.0);        // 4 tokens in 2 s
+  EXPECT_DOUBLE_EQ(DecodeTokensPerSecond(result), 2.0);  // 3 tokens in 1.5 s
+  EXPECT_DOUBLE_EQ(MeanEmitted(result), 1.5);
+  EXPECT_DOUBLE_EQ(MeanEmitted(GenerationResult()), 1.0);
+  EXPECT_DOUBLE_EQ(TokensPerSecond(GenerationResult()), 0.0);
+}
+
+TEST(ReportTest, JsonHasTheResultAndEverySetting) {
+  RunOptions options;
+  options.engine.model = "M";
+  options.engine.draft = "D";
+  options.request.sampling.temperature = 0.8F;
+  options.request.sampling.seed = 18446744073709551615U;
+  const std::array<int32_t, 2> prompt = {1, 2};
+  const base::Json json = RunJson(options, "vicuna", Info(), prompt, Sample());
+  EXPECT_EQ(json["text"], "caf\xc3\xa9");
+  EXPECT_EQ(json["token_ids"], base::Json({5, 6, 7, 8}));
+  EXPECT_EQ(json["prompt_token_ids"], base::Json({1, 2}));
+  EXPECT_EQ(json["finish_reason"], "stop");
+  EXPECT_EQ(json["num_emitted"], base::Json({2, 1}));
+  EXPECT_EQ(json["phase_ms"]["forward"], 1300.0);
+  EXPECT_EQ(json["tree"]["choices"], base::Json::parse("[[0],[0,0]]"));
+  EXPECT_EQ(json["epsilon"], 0.09);
+  for (const char* key : {"tokens_per_second",
+                          "model",
+                          "draft",
+                          "drafter",
+                          "template",
+                          "system",
+                          "max_tokens",
+                          "top_k",
+                          "top_p",
+                          "min_p",
+                          "repetition_penalty",
+                          "presence_penalty",
+                          "frequency_penalty",
+                          "stop",
+                          "ignore_eos",
+                          "accept",
+                          "alpha",
+                          "root",
+                          "candidates",
+                          "threads",
+                          "cpu_target",
+                          "kv_type",
+                          "version"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  const std::string line = base::DumpJson(json);
+  EXPECT_THAT(line, HasSubstr("\"temperature\":0.8,"));
+  EXPECT_THAT(line, HasSubstr("\"seed\":18446744073709551615"));
+  EXPECT_THAT(line, HasSubstr("caf\\u00e9"));
+}
+
+TEST(ReportTest, TextIsNullWithoutATokenizer) {
+  GenerationResult result = Sample();
+  result.has_text = false;
+  result.text.clear();
+  const base::Json json = RunJson(RunOptions(), "none", Info(), {}, result);
+  EXPECT_TRUE(json["text"].is_null());
+  EXPECT_TRUE(json["draft"].is_null());
+  EXPECT_TRUE(json["tree"].is_null());
+}
+
+TEST(ReportTest, StatsHaveMeanDepthsAndPhases) {
+  const std::array<int32_t, 3> prompt = {1, 2, 3};
+  const std::string text = StatsText(prompt, Sample());
+  EXPECT_THAT(text, HasSubstr("prompt 3 tokens, output 4 tokens in 2 steps, finish: stop"));
+  EXPECT_THAT(text, HasSubstr("num_emitted mean 1.500"));
+  EXPECT_THAT(text, HasSubstr("    1        2         1   50.0 %"));
+  EXPECT_THAT(text, HasSubstr("forward      1300.0   65.0 %    650.000"));
+}
+
+TEST(ReportTest, ComparisonHasBothSpeedsAndTheirRatio) {
+  const std::string text = ComparisonText(Info(), {3.5, 300}, {1, 100}, 40);
+  EXPECT_THAT(text, HasSubstr("with hydra                3.50      300.0"));
+  EXPECT_THAT(text, HasSubstr("plain decoding            1.00      100.0"));
+  EXPECT_THAT(text, HasSubstr("3.00x"));
+}
+
+TEST(ReportTest, MedianIsOfTheRuns) {
+  std::array<GenerationResult, 3> results = {Sample(), Sample(), Sample()};
+  results[0].phase_ms.forward = 100000;
+  results[2].phase_ms.forward = 0;
+  EXPECT_DOUBLE_EQ(MedianFigures(results).tokens_per_second, 2.0);
+}
+
+TEST(ErrorsTest, HintStandsUnderTheErrorAndControlCharactersAreShown) {
+  EXPECT_EQ(ErrorText("f: bad\nmore", "do this"), "error: f: bad\n       more\nhint:  do this\n");
+  EXPECT_EQ(ErrorText("a\x1b[2Jb", ""), "error: a?[2Jb\n");
+}
+
+TEST(TerminalTest, ColourEndsBeforeALineEnd) {
+  EXPECT_EQ(ColoredByDepth("plain", 0), "plain");
+  EXPECT_EQ(ColoredByDepth("a\nb", 1), "\x1b[38;5;16;48;5;157ma\x1b[0m\n\x1b[38;5;16;48;5;157mb\x1b[0m");
+  EXPECT_EQ(ColoredByDepth("\n", 2), "\n");
+  EXPECT_EQ(ColoredByDepth("x", 99), ColoredByDepth("x", 6));
+}
+
+}  // namespace
+}  // namespace hydrant::cli

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/run_flags.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "cli/engine_flags.h"
+#include "cli/flags.h"
+#include "cli/values.h"
+#include "tokenizer/chat_template.h"
+
+namespace hydrant::cli {
+namespace {
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr std::array<std::string_view, 2> kRules = {"exact", "typical"};
+constexpr std::array<std::string_view, 2> kRoots = {"sampled", "argmax"};
+constexpr std::array<std::string_view, 2> kCandidates = {"coupled", "plain"};
+constexpr std::array<std::string_view, 3> kColors = {"auto", "always", "never"};
+
+constexpr const char* kDescription =
+    "Generate text. With --draft, drafted tokens are verified in trees; the exact rule (the default) gives what plain\n"
+    "decoding gives, token for token. Without a prompt: stdin, or a chat when stdin is a terminal.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  hydrant run --prompt 'Once upon a time'                 the embedded model with its heads\n"
+    "  hydrant run --model vicuna-7b --draft hydra-vicuna-7b --prompt 'Name three rivers.' --show-drafts --stats\n"
+    "  hydrant run --model M --draft D --tree '[[0],[0,0],[1]]' --temperature 0.8 --top-p 0.9 --seed 7 --prompt-file "
+    "p.txt\n"
+    "  hydrant run --model M --draft D --accept typical --epsilon 0.15 --temperature 0.7 --prompt 'A poem.'   (lossy)\n"
+    "  hydrant run --model M --prompt-ids '[1, 306, 626]' --json\n"
+    "  hydrant run --model M --draft D                         chat; /help lists what can be typed\n";
+
+void AddPromptFlags(FlagSet& flags, RunOptions& options) {
+  flags.Group("Prompt");
+  flags.Text("--prompt", "TEXT", &options.prompt, "The prompt; under a chat template, one user message");
+  flags.Text("--prompt-file", "FILE", &options.prompt, "The same from a file, to the byte (at most 64 MB)");
+  flags.Value(
+      "--prompt-ids", "LIST|FILE",
+      [&options](const std::string& value) { options.request.prompt_ids = ParseIdList("--prompt-ids", value, true); },
+      "Token ids as a JSON array, used exactly as given: no BOS, no template, no tokenizer needed");
+  flags.Value(
+      "--system", "TEXT", [&options](const std::string& value) { options.system = value; },
+      "System message of the chat template");
+  flags.Value(
+      "--template", "NAME",
+      [&options](const std::string& value) {
+        const auto names = tokenizer::TemplateNames();
+        std::vector<std::string_view> choices(names.begin(), names.end());
+        choices.insert(choices.end(), {"none", "auto"});
+        options.template_name = ParseChoice("--template", value, choices);
+      },
+      "Chat template by name; none = raw text; auto = the model's own, else none (default auto)");
+}
+
+void AddSamplingFlags(FlagSet& flags, SamplingOptions& sampling) {
+  flags.Group("Sampling");
+  const auto number = [&flags](const char* flag, float* target, FloatRange range, const std::string& help) {
+    flags.Value(
+        flag, "X", [=](const std::string& value) { *target = ParseFloat(flag, value, range); }, help);
+  };
+  number("--temperature", &sampling.temperature, {.min = 0, .max = 100}, "0 = greedy (default 0)");
+  flags.Value(
+      "--top-k", "N",
+      [&sampling](const std::string& value) {
+        sampling.top_k = static_cast<int32_t>(ParseInteger("--top-k", value, 0, kMaxInt32));
+      },
+      "Keep the N most likely tokens; 0 = off (default 0)");
+  number("--top-p", &sampling.top_p, {.min = 0, .max = 1, .open_below = true},
+         "Keep the most likely tokens that reach this probability; 1 = off (default 1)");
+  number("--min-p", &sampling.min_p, {.min = 0, .max = 1},
+         "Keep tokens of at least X times the largest probability; 0 = off (default 0)");
+  number("--repetition-penalty", &sampling.repetition_penalty, {.min = 0.001, .max = 1000},
+         "Over prompt and output; 1 = off (default 1)");
+  number("--presence-penalty", &sampling.presence_penalty, {.min = -100, .max = 100}, "Over the output (default 0)");
+  number("--frequency-penalty", &sampling.frequency_penalty, {.min = -100, .max = 100}, "Over the output (default 0)");
+  flags.Value(
+      "--seed", "N", [&sampling](const std::string& value) { sampling.seed = ParseSeed("--seed", value); },
+      "0 to 2^64-1; the same seed gives the same text with any drafter and tree (default 0)");
+}
+
+void AddStopFlags(FlagSet& flags, StopOptions& stop) {
+  flags.Group("Stopping");
+  flags.Value(
+      "--max-tokens", "N",
+      [&stop](const std::string& value) {
+        stop.max_tokens = static_cast<int32_t>(ParseInteger("--max-tokens", value, 1, kMaxInt32));
+      },
+      "Most new tokens (default 256)");
+  flags.Repeated(
+      "--stop", "TEXT",
+      [&stop](const std::string& value) {
+        if (value.empty()) throw UserError("--stop is empty, expected the text to stop at");
+        stop.stop.push_back(value);
+      },
+      "Stop at this text and leave it out; may be given several times");
+  flags.Switch("--ignore-eos", &stop.ignore_eos, "Go on after an end-of-sequence token");
+}
+
+void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept) {
+  flags.Group("Acceptance of drafts");
+  flags.Value(
+      "--accept", "RULE",
+      [&accept](const std::string& value) {
+        accept.rule = ParseChoice("--accept", value, kRules) == "typical" ? AcceptRule::kTypical : AcceptRule::kExact;
+      },
+      "exact, or typical: longer steps, but not the base model's distribution (default exact)");
+  flags.Value(
+      "--epsilon", "X",
+      [&accept](const std::string& value) { accept.epsilon = ParseFloat("--epsilon", value, {.min = 0, .max = 1}); },
+      "Typical: hard limit of the probability (default 0.09)");
+  flags.Value(
+      "--alpha", "X",
+      [&accept](const std::string& value) { accept.alpha = ParseFloat("--alpha", value, {.min = 0, .max = 100}); },
+      "Typical: factor of exp(-entropy) (default 0.3; sqrt(epsilon) where only --epsilon is given)");
+  flags.Value(
+      "--root", "HOW",
+      [&accept](const std::string& value) {
+        accept.root = ParseChoice("--root", value, kRoots) == "argmax" ? RootChoice::kArgmax : RootChoice::kSampled;
+      },
+      "Typical: the token after the accepted ones is sampled, or the argmax (default sampled)");
+  flags.Value(
+      "--candidates", "HOW",
+      [&accept](const std::string& value) {
+        accept.candidates = ParseChoice("--candidates", value, kCandidates) == "plain" ? CandidateNoise::kPlain
+                                                                                       : CandidateNoise::kCoupled;
+      },
+      "Drafts are ranked with the verifier's own noise (coupled) or without (plain) (default coupled)");
+}
+
+void AddOutputFlags(FlagSet& flags, RunOptions& options) {
+  flags.Group("Output");
+  flags.Switch("--json", &options.json, "Print one JSON object instead of the text");
+  flags.Switch("--stats", &options.stats, "Afterwards print tokens per step, acceptance by depth and times to stderr");
+  flags.Switch("--show-drafts", &options.show_drafts, "In a terminal, colour each accepted token by its depth");
+  flags.Value(
+      "--color", "WHEN",
+      [&options](const std::string& value) {
+        const std::string mode = ParseChoice("--color", value, kColors);
+        options.color = mode == "always" ? ColorMode::kAlways : mode == "never" ? ColorMode::kNever : ColorMode::kAuto;
+      },
+      "auto, always or never (default auto)");
+  flags.Switch("--compare-plain", &options.compare_plain,
+               "Also decode plainly, three times each in turn; check that the tokens are equal and print both speeds");
+}
+
+void CheckPrompt(const FlagSet& flags, RunOptions& options) {
+  const char* given = nullptr;
+  const auto source = [&](const char* flag, PromptSource kind) {
+    if (!flags.Given(flag)) return;
+    if (given != nullptr) throw UserError(fmt::format("{} and {} are both given, expected one prompt", given, flag));
+    given = flag;
+    options.source = kind;
+  };
+  source("--prompt", PromptSource::kText);
+  source("--prompt-file", PromptSource::kFile);
+  source("--prompt-ids", PromptSource::kIds);
+  const bool ids = options.source == PromptSource::kIds;
+  if (ids && options.template_name != "auto" && options.template_name != "none") {
+    throw UserError("--template cannot be used with --prompt-ids: ids are used exactly as given");
+  }
+  if (ids && options.system)
+    throw UserError("--system cannot be used with --prompt-ids: ids are used exactly as given");
+  if (options.system && options.template_name == "none") {
+    throw UserError("--system needs a chat template, and --template is none");
+  }
+}
+
+void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
+  AcceptOptions& accept = options.request.accept;
+  for (const char* flag : {"--epsilon", "--alpha", "--root"}) {
+    if (flags.Given(flag) && accept.rule != AcceptRule::kTypical) {
+      throw UserError(fmt::format("{} is for typical acceptance only", flag), "add --accept typical, or leave it out");
+    }
+  }
+  if (flags.Given("--epsilon") && !flags.Given("--alpha")) accept.alpha = std::sqrt(accept.epsilon);  // METHODS 3
+  if (options.engine.draft.empty() && !options.engine.model.empty()) {
+    for (const char* flag : {"--tree", "--candidates", "--compare-plain"}) {
+      if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
+    }
+    if (accept.rule == AcceptRule::kTypical) throw UserError("--accept typical needs draft heads", "give --draft DIR");
+  }
+  if (options.compare_plain && accept.rule == AcceptRule::kTypical) {
+    throw UserError("--compare-plain checks that both texts are equal, which typical acceptance does not promise",
+                    "leave out --accept typical");
+  }
+}
+
+void CheckModelAndOutput(const FlagSet& flags, const RunOptions& options) {
+  CheckNotEmpty(flags, "--model", options.engine.model);
+  CheckNotEmpty(flags, "--draft", options.engine.draft);
+  CheckNotEmpty(flags, "--tree", options.engine.tree);
+  CheckNotEmpty(flags, "--cpu-target", options.engine.cpu_target);
+  CheckNotEmpty(flags, "--prompt-file", options.prompt);
+  if (options.engine.model.empty() && !options.engine.draft.empty()) {
+    throw UserError("--draft needs the base model that the heads belong to", "give --model DIR");
+  }
+  if (options.json && options.show_drafts) throw UserError("--show-drafts and --json cannot be used together");
+  if (flags.Given("--color") && !options.show_drafts) throw UserError("--color is for --show-drafts only");
+}
+
+}  // namespace
+
+std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
+  RunOptions options;
+  FlagSet flags("hydrant run", kDescription, kExamples);
+  flags.Group("Model (default: the embedded tale-14m with its heads)");
+  AddModelFlags(flags, options.engine);
+  flags.Text("--tree", "TREE", &options.engine.tree,
+             "Preset name, JSON file or literal list of paths (default: the heads' trees.json, else mc_sim_7b_63)");
+  AddPromptFlags(flags, options);
+  AddSamplingFlags(flags, options.request.sampling);
+  AddStopFlags(flags, options.request.stop);
+  AddAcceptFlags(flags, options.request.accept);
+  AddOutputFlags(flags, options);
+  flags.Group("Machine");
+  AddMachineFlags(flags, options.engine);
+  if (!flags.Parse(args)) return std::nullopt;
+  CheckPrompt(flags, options);
+  CheckModelAndOutput(flags, options);
+  CheckAcceptance(flags, options);
+  return options;
+}
+
+}  // namespace hydrant::cli

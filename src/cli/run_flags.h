@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of `hydrant run`, read and checked before any file is opened.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hydrant/engine.h"
+
+namespace hydrant::cli {
+
+enum class PromptSource : uint8_t { kText, kFile, kIds, kNone };  // kNone: stdin, or a chat in a terminal
+enum class ColorMode : uint8_t { kAuto, kAlways, kNever };
+
+struct RunOptions {
+  EngineOptions engine;
+  GenerationRequest request;  // prompt_ids only from --prompt-ids
+  PromptSource source = PromptSource::kNone;
+  std::string prompt;  // text, or the path of --prompt-file
+  std::optional<std::string> system;
+  std::string template_name = "auto";  // a template's name, "none" or "auto"
+  ColorMode color = ColorMode::kAuto;
+  bool json = false;
+  bool stats = false;
+  bool show_drafts = false;
+  bool compare_plain = false;
+};
+
+// Nothing when help was asked for and has been printed. Throws UserError.
+std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args);
+
+}  // namespace hydrant::cli

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/sections.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+namespace hydrant::cli {
+namespace {
+
+constexpr size_t kMaxListed = 12;
+
+std::string Scalar(const base::Json& value) {
+  if (value.is_null()) return "none";
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (value.is_string()) return value.get<std::string>();
+  return base::DumpJson(value);
+}
+
+std::string ValueText(const std::string& key, const base::Json& value) {
+  if (key == "bytes" && value.is_number()) return ByteText(value.get<uint64_t>());
+  if (value.is_object()) {
+    std::string text;
+    for (const auto& [name, member] : value.items()) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, ValueText(name, member));
+    }
+    return text.empty() ? "none" : text;
+  }
+  if (!value.is_array()) return Scalar(value);
+  if (value.empty()) return "none";
+  std::string text;
+  for (size_t i = 0; i < std::min(value.size(), kMaxListed); ++i) {
+    const base::Json& element = value[i];
+    text += (i == 0 ? "" : ", ") + (element.is_structured() ? base::DumpJson(element) : Scalar(element));
+  }
+  if (value.size() > kMaxListed) text += fmt::format(", and {} more", value.size() - kMaxListed);
+  return text;
+}
+
+// Text from files goes to a terminal: no control characters.
+std::string Printable(std::string text) {
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) c = '?';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ByteText(uint64_t bytes) {
+  constexpr std::array<const char*, 4> units = {"B", "kB", "MB", "GB"};
+  auto amount = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (amount >= 1000 && unit + 1 < units.size()) {
+    amount /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", amount, units[unit]);
+}
+
+std::string SectionsText(std::span<const Section> sections) {
+  std::string text;
+  for (const Section& section : sections) {
+    if (!text.empty()) text += '\n';
+    text += section.name + '\n';
+    for (const auto& [key, value] : section.facts) {
+      std::string label = key;
+      std::replace(label.begin(), label.end(), '_', ' ');
+      text += fmt::format("  {:22} {}\n", label, Printable(ValueText(key, value)));
+    }
+  }
+  return text;
+}
+
+base::Json SectionsJson(std::span<const Section> sections) {
+  base::Json json = base::Json::object();
+  for (const Section& section : sections) {
+    base::Json facts = base::Json::object();
+    for (const auto& [key, value] : section.facts) facts[key] = value;
+    json[section.name] = std::move(facts);
+  }
+  return json;
+}
+
+}  // namespace hydrant::cli

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/stream.h"
+
+#include <string>
+
+#include "cli/terminal.h"
+
+namespace hydrant::cli {
+
+bool UseColor(const RunOptions& options) {
+  if (!options.show_drafts || options.color == ColorMode::kNever) return false;
+  return options.color == ColorMode::kAlways || StdoutIsTerminal();
+}
+
+GenerationResult StreamReply(Engine& engine, const GenerationRequest& request, bool color) {
+  return engine.Generate(request, [color](const Emission& emission) {
+    if (!color) {
+      if (!emission.text.empty()) Print(emission.text);
+    } else {
+      std::string line;
+      for (size_t i = 0; i < emission.token_text.size(); ++i) {
+        const int32_t depth = i < emission.token_depth.size() ? emission.token_depth[i] : 0;
+        line += ColoredByDepth(emission.token_text[i], depth);
+      }
+      if (!line.empty()) Print(line);
+    }
+    return !Interrupted();
+  });
+}
+
+}  // namespace hydrant::cli

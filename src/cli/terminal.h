@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What depends on who is on the other side: checked output, colours, Ctrl-C.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace hydrant::cli {
+
+// The reader of our stdout went away (a closed pipe): the program ends quietly.
+struct OutputClosed {};
+
+// Writes to stdout and flushes. Throws OutputClosed, or UserError where the device is full.
+void Print(std::string_view text);
+// The same for stderr, where failures are ignored: there is nowhere left to report them.
+void PrintError(std::string_view text);
+
+bool StdinIsTerminal();
+bool StdoutIsTerminal();
+
+// From now on Ctrl-C only sets a flag; a second one while it is set ends the program as usual. A closed pipe becomes
+// an error of write() instead of a signal.
+void InstallSignalHandlers();
+bool Interrupted();
+void ClearInterrupt();
+
+// `text` on a background that tells the depth of the draft (1 = first); black on pale colours can be read on light and
+// dark terminals alike. Depth 0, a token of the base model's own, stays plain. Colour stops before a line end.
+std::string ColoredByDepth(std::string_view text, int32_t depth);
+// "depth 1 2 3 4" in the colours themselves.
+std::string ColorLegend(int32_t max_depth);
+
+}  // namespace hydrant::cli

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/values.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "base/nearest.h"
+#include "hydrant/error.h"
+
+namespace hydrant::cli {
+namespace {
+
+std::string Shown(const std::string& text) {
+  return base::DumpJson(text.size() <= 60 ? text : text.substr(0, 57) + "...");
+}
+
+// The whole text as a number of type T; false when it is anything else or does not fit.
+template <typename T>
+bool ReadNumber(const std::string& text, T* number) {
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  if (begin != end && *begin == '+') ++begin;
+  const auto [rest, error] = std::from_chars(begin, end, *number);
+  return error == std::errc() && rest == end && begin != end;
+}
+
+}  // namespace
+
+int64_t ParseInteger(std::string_view flag, const std::string& text, int64_t min, int64_t max) {
+  int64_t number = 0;
+  if (!ReadNumber(text, &number) || number < min || number > max) {
+    throw UserError(fmt::format("{} is {}, expected an integer from {} to {}", flag, Shown(text), min, max));
+  }
+  return number;
+}
+
+uint64_t ParseSeed(std::string_view flag, const std::string& text) {
+  uint64_t number = 0;
+  if (!ReadNumber(text, &number)) {
+    throw UserError(fmt::format("{} is {}, expected an integer from 0 to {}", flag, Shown(text),
+                                std::numeric_limits<uint64_t>::max()));
+  }
+  return number;
+}
+
+float ParseFloat(std::string_view flag, const std::string& text, const FloatRange& range) {
+  double number = 0;
+  const bool read = ReadNumber(text, &number) && std::isfinite(number);
+  const auto rounded = static_cast<float>(number);
+  // Checked as the float that will be used: 1e-50 is not "above 0".
+  if (!read || number > range.max || number < range.min || (range.open_below && !(rounded > range.min))) {
+    throw UserError(fmt::format("{} is {}, expected a number {} {}, at most {}", flag, Shown(text),
+                                range.open_below ? "above" : "of at least", range.min, range.max));
+  }
+  return rounded;
+}
+
+std::string ParseChoice(std::string_view flag, const std::string& text, std::span<const std::string_view> choices) {
+  for (const std::string_view choice : choices) {
+    if (choice == text) return text;
+  }
+  const std::string nearest = base::Nearest(text, choices);
+  throw UserError(fmt::format("{} is {}, expected one of {}", flag, Shown(text), fmt::join(choices, ", ")),
+                  nearest.empty() ? "" : "did you mean " + nearest + "?");
+}
+
+std::vector<int32_t> ParseIdList(std::string_view flag, const std::string& text, bool or_file) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  const bool literal = first != std::string::npos && text[first] == '[';
+  if (!literal && !or_file) {
+    throw UserError(fmt::format("{} is {}, expected a JSON array of token ids such as \"[1, 2]\"", flag, Shown(text)));
+  }
+  if (!literal && access(text.c_str(), F_OK) != 0) {
+    throw UserError(fmt::format(
+        "{} is {}, expected a JSON array of token ids such as \"[1, 2]\", or a file holding one", flag, Shown(text)));
+  }
+  if (literal && text.size() > kMaxInputBytes) throw UserError(fmt::format("{} is longer than 64 MB", flag));
+  const std::string where = literal ? std::string(flag) : text;
+  const base::Json json = base::ParseJson(literal ? text : base::ReadTextFile(text, kMaxInputBytes), where);
+  const std::vector<int64_t> wide = base::JsonView(json, where).IntList(0, std::numeric_limits<int32_t>::max());
+  return {wide.begin(), wide.end()};
+}
+
+void CheckIsFolder(std::string_view flag, const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::directory) return;
+  const bool absent = !std::filesystem::exists(status);
+  throw FileError(path, absent ? "there is no such folder" : "is a file, expected a folder",
+                  fmt::format("{} takes a folder with config.json and weights", flag));
+}
+
+std::string ReadStdin() {
+  std::string text;
+  std::vector<char> chunk(size_t{1} << 16);
+  while (true) {
+    const ssize_t got = read(STDIN_FILENO, chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw FileError("standard input", std::string("cannot be read: ") + std::strerror(errno));
+    if (got == 0) return text;
+    text.append(chunk.data(), static_cast<size_t>(got));
+    if (text.size() > kMaxInputBytes) throw FileError("standard input", "is longer than 64 MB");
+  }
+}
+
+double ShortestDouble(float value) {
+  char digits[32];
+  const auto [end, error] = std::to_chars(digits, digits + sizeof(digits), value);
+  double wide = value;
+  if (error == std::errc()) std::from_chars(digits, end, wide);
+  return wide;
+}
+
+}  // namespace hydrant::cli
