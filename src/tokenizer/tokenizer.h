@@ -13,24 +13,31 @@ namespace hydrant::tokenizer {
 
 struct EncodeOptions {
   bool parse_special = true;  // special-token text in the input becomes that token; false = ordinary text
-  bool add_bos = false;       // put BOS first (unless the ids start with it already)
+  // Put BOS first, also where the text spells one (as the reference libraries do). Leave it off for rendered chat
+  // templates, which spell their own. Throws UserError when the tokenizer has no BOS.
+  bool add_bos = false;
 };
 
+// Const members may be called from several threads at once.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Any bytes are accepted; malformed UTF-8 follows the library of the format (U+FFFD) and never fails.
+  // Any bytes are accepted; malformed UTF-8 follows the library of the format (U+FFFD) and never fails. Throws
+  // UserError only where the split pattern of tokenizer.json gives up on the text.
   virtual std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const = 0;
-  // Whole sequence; invalid UTF-8 becomes U+FFFD. Ids out of range throw UserError.
+  // Whole sequence; invalid UTF-8 becomes U+FFFD, one per maximal bad part; but with the ByteFallback of a
+  // tokenizer.json one per byte of the whole run of byte tokens, as in the reference library (StreamDecoder has one
+  // rule for all). Ids out of range throw UserError.
   virtual std::string Decode(std::span<const int32_t> ids, bool skip_special) const = 0;
-  // The raw bytes that `id` adds after earlier tokens (`is_first`: nothing came before). May be part of a UTF-8 character.
+  // The raw bytes that `id` adds after earlier tokens (`is_first`: nothing came before). May be part of a UTF-8
+  // character. Empty for an id without a token: models pad their vocabularies.
   virtual std::string TokenBytes(int32_t id, bool is_first) const = 0;
 
   virtual int32_t vocab_size() const = 0;  // one more than the largest id
   virtual bool IsSpecial(int32_t id) const = 0;
-  virtual int32_t bos_id() const = 0;      // -1 = none
-  virtual bool adds_bos() const = 0;       // what the tokenizer files say about plain text
+  virtual int32_t bos_id() const = 0;  // -1 = none
+  virtual bool adds_bos() const = 0;   // what the tokenizer files say about plain text
   // Text of a special token by id, for chat templates; empty for none.
   virtual std::string TokenText(int32_t id) const = 0;
 };
@@ -50,7 +57,15 @@ class StreamDecoder {
   std::string held_;
 };
 
-// A folder (tokenizer.json wins over tokenizer.model, tokenizer_config.json is read for BOS rules), or one of those files.
+// A folder (tokenizer.json wins over tokenizer.model), or one of those files; tokenizer_config.json beside it is read
+// for the BOS rule, and with tokenizer.model for added tokens (or added_tokens.json).
+//
+// Whether plain text gets a BOS (adds_bos):
+// - tokenizer.json: when its TemplateProcessing begins with a special token; but with tokenizer_class LlamaTokenizer or
+//   LlamaTokenizerFast an explicit add_bos_token decides, because those classes rebuild the post-processor.
+// - tokenizer.model: add_bos_token, true when absent.
+// add_eos_token is not followed: it is for training text, a prompt never ends with EOS.
+//
 // Throws FileError; unknown pre-tokenizers, normalizers and decoders are refused by name.
 std::unique_ptr<Tokenizer> LoadTokenizer(const std::string& path);
 

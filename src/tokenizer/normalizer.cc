@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/normalizer.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "hydrant/error.h"
+#include "tokenizer/utf8.h"
+
+namespace hydrant::tokenizer {
+namespace {
+
+constexpr size_t kMaxSteps = 16;
+// Every step may lengthen the text; published files prepend and insert one character.
+constexpr size_t kMaxInsertedBytes = 16;
+
+// Nothing below U+0300 changes under NFC or takes part in a composition as a first mark.
+bool IsBelowMarks(std::string_view text) {
+  // U+0300 is CC 80; a smaller lead byte means a smaller character.
+  return std::all_of(text.begin(), text.end(), [](char byte) {
+    const auto value = static_cast<uint8_t>(byte);
+    return value < 0xCC;
+  });
+}
+
+int CombiningClass(utf8proc_int32_t code) { return utf8proc_get_property(code)->combining_class; }
+
+std::vector<utf8proc_int32_t> Decompose(std::string_view text) {
+  std::vector<utf8proc_int32_t> codes;
+  codes.reserve(text.size());
+  std::array<utf8proc_int32_t, 32> parts;  // the longest canonical decomposition has 4 characters
+  while (!text.empty()) {
+    const Utf8Char next = NextChar(text);
+    int last_boundclass = 0;
+    const utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(next.code), parts.data(),
+                                                           parts.size(), UTF8PROC_DECOMPOSE, &last_boundclass);
+    HYDRANT_CHECK(count >= 0 && static_cast<size_t>(count) <= parts.size());
+    codes.insert(codes.end(), parts.begin(), parts.begin() + count);
+    text.remove_prefix(next.size);
+  }
+  return codes;
+}
+
+// Canonical ordering: marks between two starters stand by combining class, equal ones as they came.
+void OrderMarks(std::vector<utf8proc_int32_t>* codes) {
+  auto begin = codes->begin();
+  while (begin != codes->end()) {
+    begin = std::find_if(begin, codes->end(), [](auto code) { return CombiningClass(code) != 0; });
+    const auto end = std::find_if(begin, codes->end(), [](auto code) { return CombiningClass(code) == 0; });
+    std::stable_sort(begin, end, [](auto a, auto b) { return CombiningClass(a) < CombiningClass(b); });
+    begin = end;
+  }
+}
+
+void CheckSize(const base::JsonView& json) {
+  if (json.String().size() > kMaxInsertedBytes) json.Fail("at most " + std::to_string(kMaxInsertedBytes) + " bytes");
+}
+
+}  // namespace
+
+std::string ToNfc(std::string_view text) {
+  if (IsBelowMarks(text)) return std::string(text);
+  std::vector<utf8proc_int32_t> codes = Decompose(text);
+  OrderMarks(&codes);
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+  const utf8proc_ssize_t count =
+      utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()), options);
+  HYDRANT_CHECK(count >= 0 && static_cast<size_t>(count) <= codes.size());
+  std::string composed;
+  composed.reserve(text.size());
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) AppendUtf8(static_cast<char32_t>(codes[i]), &composed);
+  return composed;
+}
+
+Normalizer Normalizer::Parse(const base::JsonView& json) {
+  Normalizer normalizer;
+  if (!json.is_null()) normalizer.Add(json);
+  return normalizer;
+}
+
+void Normalizer::Add(const base::JsonView& json) {
+  if (steps_.size() >= kMaxSteps) json.Fail("at most " + std::to_string(kMaxSteps) + " normalizers");
+  const base::JsonView type = json.At("type");
+  const std::string name = type.String();
+  if (name == "Sequence") {
+    const base::JsonView members = json.At("normalizers");
+    for (size_t i = 0; i < members.Size(); ++i) Add(members.At(i));
+  } else if (name == "NFC") {
+    steps_.push_back({Kind::kNfc, "", ""});
+  } else if (name == "Prepend") {
+    CheckSize(json.At("prepend"));
+    steps_.push_back({Kind::kPrepend, "", json.At("prepend").String()});
+  } else if (name == "Replace") {
+    const base::JsonView pattern = json.At("pattern");
+    if (!pattern.Has("String") || pattern.At("String").String().empty()) pattern.Fail("{\"String\": text}");
+    CheckSize(json.At("content"));
+    steps_.push_back({Kind::kReplace, pattern.At("String").String(), json.At("content").String()});
+  } else {
+    type.Fail("NFC, Prepend, Replace or Sequence", "this normalizer is not supported");
+  }
+}
+
+std::string Normalizer::Apply(std::string_view text) const {
+  std::string result(text);
+  for (const Step& step : steps_) {
+    if (step.kind == Kind::kNfc) result = ToNfc(result);
+    if (step.kind == Kind::kPrepend && !result.empty()) result.insert(0, step.to);
+    if (step.kind == Kind::kReplace) result = ReplaceAll(result, step.from, step.to);
+  }
+  return result;
+}
+
+}  // namespace hydrant::tokenizer
