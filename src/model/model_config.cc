@@ -44,6 +44,10 @@ double Positive(const JsonView& value, double max) {
 }
 
 Family ReadFamily(const JsonView& config) {
+  if (config.is_object() && !config.Has("model_type")) {
+    throw FileError(config.file(), "'model_type' is missing",
+                    "a folder of draft heads is named with --draft; --model takes the base model");
+  }
   const JsonView type = config.At("model_type");
   const std::string name = type.String();
   for (const auto& [spelling, family] : kFamilies) {

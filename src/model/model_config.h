@@ -18,9 +18,9 @@ enum class RopeType : uint8_t { kDefault, kLinear, kLlama3 };
 struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
-  double factor = 1.0;            // linear, llama3
-  double low_freq_factor = 1.0;   // llama3
-  double high_freq_factor = 4.0;  // llama3
+  double factor = 1.0;                    // linear, llama3
+  double low_freq_factor = 1.0;           // llama3
+  double high_freq_factor = 4.0;          // llama3
   int64_t original_max_positions = 8192;  // llama3
 };
 
@@ -46,8 +46,8 @@ struct ModelConfig {
   std::vector<int32_t> eos_token_ids;
 };
 
-// Reads folder/config.json and folder/generation_config.json (optional). Throws FileError naming file, key, what was expected and
-// found; an unknown model_type, activation or rope type (dynamic, yarn, longrope) is refused by name.
+// Reads folder/config.json and folder/generation_config.json (optional). Throws FileError naming file, key, what was
+// expected and found; an unknown model_type, activation or rope type (dynamic, yarn, longrope) is refused by name.
 ModelConfig ReadModelConfig(const std::string& folder);
 
 // inv_freq [Dh / 2] in f32 as transformers computes it (linear and llama3 scaling applied).

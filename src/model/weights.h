@@ -36,11 +36,11 @@ struct ModelWeights {
   ModelConfig config;
   TensorView embedding;  // [V, D]
   std::vector<LayerWeights> layers;
-  std::vector<float> final_norm;  // [D]
-  TensorView lm_head;             // [V, D]; the embedding when tied
-  uint64_t bytes = 0;             // of distinct tensors in use
+  std::vector<float> final_norm;            // [D]
+  TensorView lm_head;                       // [V, D]; the embedding when tied
+  uint64_t bytes = 0;                       // of distinct tensors in use
   std::vector<std::string> unused_tensors;  // accepted and not used, for `inspect`
-  std::string file;               // display name of the checkpoint
+  std::string file;                         // display name of the checkpoint
 };
 
 // Reads config and weights of a Hugging Face folder. Head tensors in a whole-model folder are skipped.
