@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -254,6 +255,22 @@ bool ResolveHydra(const checkpoint::TensorSource& tensors, const std::optional<b
   return true;
 }
 
+// Whether the blocks after the first (Medusa) or after the input block (Hydra) of head 0 are one block: absent names,
+// one storage, or equal bytes.
+bool BlocksAreTied(const HeadsFile& file) {
+  const int32_t first = file.info.sequentially_dependent ? 1 : 0;
+  if (file.info.num_layers < first + 2) return false;
+  const checkpoint::StoredTensor* reference = file.tensors->Find(file.names.block(0, first) + ".weight");
+  if (reference == nullptr) return false;
+  for (int32_t layer = first + 1; layer < file.info.num_layers; ++layer) {
+    const checkpoint::StoredTensor* block = file.tensors->Find(file.names.block(0, layer) + ".weight");
+    if (block == nullptr || block->storage_id == reference->storage_id) continue;
+    if (block->view.dtype != reference->view.dtype || block->view.shape != reference->view.shape) return false;
+    if (std::memcmp(block->view.data, reference->view.data, block->view.num_bytes()) != 0) return false;
+  }
+  return true;
+}
+
 std::string ConfigPath(const std::string& folder) {
   const std::string path = folder + "/config.json";
   return std::filesystem::exists(path) ? path : std::string();
@@ -279,6 +296,7 @@ HeadsFile OpenHeads(const std::string& folder) {
     throw FileError(file.info.weights_file, "holds no Medusa or Hydra heads",
                     "--draft takes a folder with hydra_lm_head.pt, medusa_lm_head.pt or one of the layouts of docs/formats.md");
   }
+  file.info.tied_blocks = BlocksAreTied(file);
   return file;
 }
 
