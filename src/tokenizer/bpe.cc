@@ -83,21 +83,24 @@ void BpeModel::ReadMerges(const base::JsonView& merges) {
       if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
         merges.At(i).Fail("two tokens with one space between them");
       }
-      AddMerge(merges, rank, text.substr(0, space), text.substr(space + 1));
+      const std::string_view view = text;
+      AddMerge(merges, rank, view.substr(0, space), view.substr(space + 1));
     } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      AddMerge(merges, rank, merge[0].get<std::string>(), merge[1].get<std::string>());
+      AddMerge(merges, rank, merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>());
     } else {
       merges.At(i).Fail("\"a b\" or [\"a\", \"b\"]");
     }
   }
 }
 
-void BpeModel::AddMerge(const base::JsonView& merges, int32_t rank, const std::string& left, const std::string& right) {
+void BpeModel::AddMerge(const base::JsonView& merges, int32_t rank, std::string_view left, std::string_view right) {
   const int32_t left_id = IdOf(left);
   const int32_t right_id = IdOf(right);
-  const int32_t merged_id = IdOf(left + right);
+  std::string merged(left);
+  merged += right;
+  const int32_t merged_id = IdOf(merged);
   if (left_id < 0 || right_id < 0 || merged_id < 0) {
-    const std::string& missing = left_id < 0 ? left : right_id < 0 ? right : left + right;
+    const std::string missing(left_id < 0 ? left : right_id < 0 ? right : merged);
     merges.At(static_cast<size_t>(rank)).Fail("tokens of the vocabulary (it has no " + base::DumpJson(missing) + ")");
   }
   // A pair that stands twice keeps its later rank, as in the reference library.

@@ -43,7 +43,7 @@ class BpeModel {
 
   void ReadVocabulary(const base::JsonView& vocab);
   void ReadMerges(const base::JsonView& merges);
-  void AddMerge(const base::JsonView& merge, int32_t rank, const std::string& left, const std::string& right);
+  void AddMerge(const base::JsonView& merge, int32_t rank, std::string_view left, std::string_view right);
   void ReadUnknown(const base::JsonView& json);
   std::vector<Symbol> Characters(std::string_view word) const;
   void AppendCharacter(std::string_view character, bool* last_is_unknown, std::vector<Symbol>* symbols) const;
