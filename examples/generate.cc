@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    return Run(argv[1], argv[2], argc == 4 ? argv[3] : "Once upon a time");
+    return Run(argv[1], argv[2], argc == 4 ? argv[3] : "Once upon a time there was a little hen who");
   } catch (const hydrant::UserError& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     if (!error.hint().empty()) std::fprintf(stderr, "hint:  %s\n", error.hint().c_str());
