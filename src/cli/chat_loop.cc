@@ -73,7 +73,9 @@ class Chat {
       request_.prompt_ids = ConversationIds(engine_, messages_, template_);
       last_ = StreamReply(engine_, request_, UseColor(options_));
       have_last_ = true;
-      messages_.push_back({"assistant", last_.text});
+      // Templates put their own space before a reply.
+      const size_t first = last_.text.find_first_not_of(' ');
+      messages_.push_back({"assistant", first == std::string::npos ? "" : last_.text.substr(first)});
       // Without a template every line is a prompt of its own.
       if (template_ == "none") messages_ = before;
       Print("\n");

@@ -3,8 +3,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -35,19 +39,32 @@ constexpr const char* kExamples =
     "  hydrant inspect models/tale-14m-hydra-pp --json\n"
     "  hydrant inspect hydra_lm_head.pt --tensors\n";
 
+constexpr std::array<std::string_view, 7> kHeadFiles = {
+    "hydra_lm_head.pt",          "hydra_lm_head.safetensors", "medusa_lm_head.pt", "medusa_lm_head.safetensors",
+    "adapter_model.safetensors", "adapter_model.bin",         "rank0.safetensors"};
+constexpr std::array<std::string_view, 4> kModelFiles = {"model.safetensors", "model.safetensors.index.json",
+                                                         "pytorch_model.bin", "pytorch_model.bin.index.json"};
+
 struct Findings {
   std::string kind;
   std::vector<Section> sections;
   std::unique_ptr<checkpoint::TensorSource> tensors;  // of a tensor file; null: none
 };
 
-// A base model's config names its layers; a heads folder's config does not, or says that it is Medusa's.
-bool HoldsBase(const std::string& folder) {
+bool HasAny(const std::string& folder, std::span<const std::string_view> names) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](std::string_view name) { return fs::exists(fs::path(folder) / name); });
+}
+
+// A base model's config names its layers. A heads folder's config may repeat the base's, but its weights have names of
+// their own; vLLM's Medusa folders say what they are.
+bool HoldsBase(const std::string& folder, bool has_tokenizer) {
   const std::string file = folder + "/config.json";
   if (!fs::exists(file)) return false;
   const base::Json config = base::ReadJsonFile(file);
   return config.is_object() && config.contains("num_hidden_layers") &&
-         config.value("model_type", base::Json()) != "medusa";
+         config.value("model_type", base::Json()) != "medusa" &&
+         (HasAny(folder, kModelFiles) || !(HasAny(folder, kHeadFiles) || has_tokenizer));
 }
 
 bool HoldsHeadsToo(const std::string& folder) {
@@ -58,21 +75,11 @@ bool HoldsHeadsToo(const std::string& folder) {
   }
 }
 
-bool HasWeights(const std::string& folder) {
-  for (const char* name :
-       {"hydra_lm_head.pt", "hydra_lm_head.safetensors", "medusa_lm_head.pt", "medusa_lm_head.safetensors",
-        "adapter_model.safetensors", "adapter_model.bin", "rank0.safetensors", "model.safetensors",
-        "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"}) {
-    if (fs::exists(folder + "/" + name)) return true;
-  }
-  return false;
-}
-
 Findings InspectFolder(const std::string& folder) {
   Findings findings;
-  const bool base = HoldsBase(folder);
   const bool has_tokenizer = tokenizer::HasTokenizer(folder);
-  const bool heads = base ? HoldsHeadsToo(folder) : HasWeights(folder);
+  const bool base = HoldsBase(folder, has_tokenizer);
+  const bool heads = base ? HoldsHeadsToo(folder) : (HasAny(folder, kHeadFiles) || HasAny(folder, kModelFiles));
   if (!base && !heads && !has_tokenizer) {
     throw FileError(
         folder, "holds no model, draft heads or tokenizer that this version knows",
@@ -113,6 +120,7 @@ int Inspect(const std::vector<std::string>& args) {
   flags.Switch("--json", &json, "Print one JSON object");
   flags.Switch("--tensors", &list_tensors, "Also list every tensor of a tensor file: name, dtype, shape");
   if (!flags.Parse(args)) return kExitOk;
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   if (!fs::exists(path)) throw FileError(path, "there is no such file or folder");
   const Findings findings = fs::is_directory(path) ? InspectFolder(path) : InspectFile(path);
   if (list_tensors && !findings.tensors) {

@@ -10,6 +10,7 @@ namespace hydrant::cli {
 namespace {
 
 constexpr size_t kMaxListed = 12;
+constexpr size_t kMaxGroupsListed = 2;  // groups of tied names are long
 
 std::string Scalar(const base::Json& value) {
   if (value.is_null()) return "none";
@@ -18,7 +19,17 @@ std::string Scalar(const base::Json& value) {
   return base::DumpJson(value);
 }
 
+// "a = b = c": names of one storage.
+std::string JoinedNames(const base::Json& names) {
+  std::string text;
+  for (const base::Json& name : names) text += fmt::format("{}{}", text.empty() ? "" : " = ", Scalar(name));
+  return text;
+}
+
 std::string ValueText(const std::string& key, const base::Json& value) {
+  if (key == "parameters" && value.is_number()) {
+    return fmt::format("{} ({:.2f} M)", value.get<uint64_t>(), static_cast<double>(value.get<uint64_t>()) / 1e6);
+  }
   if (key == "bytes" && value.is_number()) return ByteText(value.get<uint64_t>());
   if (value.is_object()) {
     std::string text;
@@ -30,11 +41,13 @@ std::string ValueText(const std::string& key, const base::Json& value) {
   if (!value.is_array()) return Scalar(value);
   if (value.empty()) return "none";
   std::string text;
-  for (size_t i = 0; i < std::min(value.size(), kMaxListed); ++i) {
-    const base::Json& element = value[i];
-    text += (i == 0 ? "" : ", ") + (element.is_structured() ? base::DumpJson(element) : Scalar(element));
+  const bool groups = value[0].is_array();
+  const size_t listed = std::min(value.size(), groups ? kMaxGroupsListed : kMaxListed);
+  for (size_t i = 0; i < listed; ++i) {
+    const std::string element = groups ? JoinedNames(value[i]) : Scalar(value[i]);
+    text += fmt::format("{}{}", i == 0 ? "" : groups ? "; " : ", ", element);
   }
-  if (value.size() > kMaxListed) text += fmt::format(", and {} more", value.size() - kMaxListed);
+  if (value.size() > listed) text += fmt::format("{} and {} more", groups ? ";" : ",", value.size() - listed);
   return text;
 }
 
