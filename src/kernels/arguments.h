@@ -17,12 +17,12 @@ struct MatmulArgs {
   int64_t slice = 0;
   const uint8_t* weight = nullptr;  // [O, I], unaligned
   FloatType type = FloatType::kF32;
-  int64_t inputs = 0;              // I
-  int64_t row_stride = 0;          // elements between output rows
-  const float* bias = nullptr;     // [O] or null
-  float* out = nullptr;            // [R, O]
+  int64_t inputs = 0;           // I
+  int64_t row_stride = 0;       // elements between output rows
+  const float* bias = nullptr;  // [O] or null
+  float* out = nullptr;         // [R, O]
   int64_t out_stride = 0;
-  bool add = false;                // out += instead of out =
+  bool add = false;  // out += instead of out =
 };
 
 // One row's query heads of one kv head. Positions first .. last, in KV slots as RowKv says.
@@ -38,9 +38,9 @@ struct AttentionArgs {
   float scale = 0;
   const int32_t* blocks = nullptr;
   const int32_t* path = nullptr;
-  int32_t first = 0, last = 0;     // positions attended to
+  int32_t first = 0, last = 0;  // positions attended to
   int32_t identity_length = 0;
-  float* scratch = nullptr;        // [2, 32, Dh]: one block of keys and values, widened
+  float* scratch = nullptr;  // [2, 32, Dh]: one block of keys and values, widened
 };
 
 }  // namespace hydrant::kernels

@@ -11,14 +11,14 @@
 namespace hydrant::kernels {
 namespace {
 
-constexpr int64_t kOutputs = 4;  // of one panel: two pairs
-constexpr int64_t kSteps = 128;  // of one block: 2 pairs * 128 * 64 bytes = 16 KiB, a third of a 48 KiB L1
+constexpr int64_t kOutputs = 4;   // of one panel: two pairs
+constexpr int64_t kSteps = 128;   // of one block: 2 pairs * 128 * 64 bytes = 16 KiB, a third of a 48 KiB L1
 constexpr int64_t kRowBlock = 6;  // 2 pairs * 6 rows = 12 sums: more than 4 cycles * 2 ports of fused latency
 constexpr int64_t kMaxRows = 64;  // sums kept between blocks of steps
 
 struct Panel {
-  alignas(64) float weights[2][kSteps][16];           // [pair][step][2 outputs * 8 slices]
-  alignas(64) float sums[kMaxRows][2][16];            // [row][pair]
+  alignas(64) float weights[2][kSteps][16];  // [pair][step][2 outputs * 8 slices]
+  alignas(64) float sums[kMaxRows][2][16];   // [row][pair]
 };
 
 inline float WeightAt(const MatmulArgs& args, int64_t output, int64_t input) {
@@ -35,8 +35,7 @@ inline float WeightAt(const MatmulArgs& args, int64_t output, int64_t input) {
 }
 
 // Step by step, with zeros past the inputs and past the outputs.
-void ExpandSlow(const MatmulArgs& args, int64_t output, int64_t outputs, int64_t step, int64_t steps,
-                float (*to)[16]) {
+void ExpandSlow(const MatmulArgs& args, int64_t output, int64_t outputs, int64_t step, int64_t steps, float (*to)[16]) {
   for (int64_t j = 0; j < steps; ++j) {
     for (int64_t o = 0; o < 2; ++o) {
       for (int64_t s = 0; s < kSlices; ++s) {

@@ -31,7 +31,9 @@ void MatmulPortable(const MatmulArgs& args, int64_t output_begin, int64_t output
       for (int64_t j = 0; j < args.slice; ++j) {
         for (int64_t s = 0; s < kSlices; ++s) {
           const int64_t input = s * args.slice + j;
-          if (input < args.inputs) sum[s] = std::fma(x[j * kSlices + s], WeightAt(args, o, input), sum[s]);
+          // Short slices are padded with zeros, which turn a -0 into +0: here too, as in the vector kernels.
+          const float weight = input < args.inputs ? WeightAt(args, o, input) : 0.0F;
+          sum[s] = std::fma(x[j * kSlices + s], weight, sum[s]);
         }
       }
       const float total = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));

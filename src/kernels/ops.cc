@@ -80,9 +80,8 @@ void Matmul(Queue& queue, ConstRows x, const Weight& weight, std::span<const flo
   std::vector<float>& packed = PackedScratch();
   packed.resize(static_cast<size_t>(x.rows * args.slice * kSlices));
   float* packed_data = packed.data();  // of this thread: workers have a scratch of their own
-  ForRows(queue, x.rows, x.cols, [&](int64_t r) {
-    PackRow(x.row(r), x.cols, args.slice, packed_data + r * args.slice * kSlices);
-  });
+  ForRows(queue, x.rows, x.cols,
+          [&](int64_t r) { PackRow(x.row(r), x.cols, args.slice, packed_data + r * args.slice * kSlices); });
   args.packed = packed_data;
   args.weight = weight.data;
   args.type = TypeOf(weight.dtype);
@@ -152,7 +151,8 @@ void AddRows(Queue& queue, ConstRows x, Rows out) {
 }
 
 void Embed(Queue& queue, const TensorView& table, std::span<const int32_t> tokens, Rows out) {
-  HYDRANT_CHECK(table.shape.size() == 2 && table.shape[1] == out.cols && out.rows == static_cast<int64_t>(tokens.size()));
+  HYDRANT_CHECK(table.shape.size() == 2 && table.shape[1] == out.cols &&
+                out.rows == static_cast<int64_t>(tokens.size()));
   const FloatType type = TypeOf(table.dtype);
   const size_t bytes = SizeOf(table.dtype);
   ForRows(queue, out.rows, out.cols, [&](int64_t r) {

@@ -31,7 +31,8 @@ struct Rows {
 
   Rows() = default;
   Rows(float* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), cols(c), stride(s) {}
-  Rows(Matrix& m) : data(m.data()), rows(m.rows()), cols(m.cols()), stride(m.stride()) {}  // NOLINT(google-explicit-constructor)
+  Rows(Matrix& m)
+      : data(m.data()), rows(m.rows()), cols(m.cols()), stride(m.stride()) {}  // NOLINT(google-explicit-constructor)
   float* row(int64_t r) const { return data + r * stride; }
 };
 struct ConstRows {
@@ -40,8 +41,10 @@ struct ConstRows {
 
   ConstRows() = default;
   ConstRows(const float* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), cols(c), stride(s) {}
-  ConstRows(const Matrix& m) : data(m.data()), rows(m.rows()), cols(m.cols()), stride(m.stride()) {}  // NOLINT(google-explicit-constructor)
-  ConstRows(const Rows& m) : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}  // NOLINT(google-explicit-constructor)
+  ConstRows(const Matrix& m)
+      : data(m.data()), rows(m.rows()), cols(m.cols()), stride(m.stride()) {}  // NOLINT(google-explicit-constructor)
+  ConstRows(const Rows& m)
+      : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}  // NOLINT(google-explicit-constructor)
   const float* row(int64_t r) const { return data + r * stride; }
 };
 
@@ -53,8 +56,8 @@ struct Weight {
   int64_t outputs = 0, inputs = 0;
   int64_t row_stride = 0;  // elements from one output row to the next
 
-  static Weight Of(const TensorView& tensor);                   // [O, I]
-  Weight Columns(int64_t begin, int64_t count) const;           // input slice
+  static Weight Of(const TensorView& tensor);          // [O, I]
+  Weight Columns(int64_t begin, int64_t count) const;  // input slice
 };
 
 enum class MatmulMode : uint8_t { kStore, kAdd };  // out = x W^T + bias | out += x W^T + bias
@@ -65,8 +68,8 @@ enum class MatmulMode : uint8_t { kStore, kAdd };  // out = x W^T + bias | out +
 void Matmul(Queue& queue, ConstRows x, const Weight& weight, std::span<const float> bias, Rows out,
             MatmulMode mode = MatmulMode::kStore);
 
-// out[r] = x[r] * (1 / sqrt(mean(x[r]^2) + eps)) * weight.  Sum of squares: 16 fused chains by index mod 16, tree 8-4-2-1.
-// May be in place.
+// out[r] = x[r] * (1 / sqrt(mean(x[r]^2) + eps)) * weight.  Sum of squares: 16 fused chains by index mod 16, tree
+// 8-4-2-1. May be in place.
 void RmsNorm(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows out);
 // The same over each head of `head_dim` columns, in place: QK-norm of Qwen3.
 void RmsNormHeads(Queue& queue, Rows x, int64_t head_dim, std::span<const float> weight, float eps);
@@ -117,8 +120,8 @@ struct AttentionOptions {
   int32_t window = 0;     // 0 = none; W = keys p - W + 1 .. p
 };
 
-// q [R, H * Dh] -> out [R, H * Dh]. Per row and head: blocks of 32 positions at fixed absolute places, ascending, merged
-// with a running (max, sum, output). Dot products: 16 fused chains by index mod 16, tree 8-4-2-1.
+// q [R, H * Dh] -> out [R, H * Dh]. Per row and head: blocks of 32 positions at fixed absolute places, ascending,
+// merged with a running (max, sum, output). Dot products: 16 fused chains by index mod 16, tree 8-4-2-1.
 void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvLayer& kv,
                const AttentionOptions& options, Rows out);
 

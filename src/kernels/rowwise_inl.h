@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row-wise ops and attention, written once as loops over 16 lanes that the compiler vectorises for each target. Every
-// operation is IEEE f32 (or f64) in a fixed order, fused only where __builtin_fmaf says so, so the bits are equal on all
-// targets. Included by target files inside their own unnamed namespace; no standard templates.
+// operation is IEEE f32 (or f64) in a fixed order, fused only where __builtin_fmaf says so, so the bits are equal on
+// all targets. Included by target files inside their own unnamed namespace; no standard templates.
 
-// exp(x) for f32: 2^k * p(r), |r| <= ln2/2; error below 2 units in the last place (tested). Below -87.3 the result is 0, above
-// 88.7 infinity; NaN stays NaN.
+// exp(x) for f32: 2^k * p(r), |r| <= ln2/2; error below 2 units in the last place (tested). Below -87.3 the result is
+// 0, above 88.7 infinity; NaN stays NaN.
 static inline float ExpF32(float x) {
   constexpr float kLog2E = 1.44269504F;
-  constexpr float kLn2High = 0.693359375F;       // 9 bits, so k * kLn2High is exact
+  constexpr float kLn2High = 0.693359375F;  // 9 bits, so k * kLn2High is exact
   constexpr float kLn2Low = -2.12194440e-4F;
-  constexpr float kRound = 12582912.0F;          // 1.5 * 2^23: its low mantissa bits hold an integer
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: its low mantissa bits hold an integer
   const float clamped = x < -88.0F ? -88.0F : (x > 89.0F ? 89.0F : x);
   const float shifted = __builtin_fmaf(clamped, kLog2E, kRound);
   const float k = shifted - kRound;
@@ -60,8 +60,8 @@ void RmsNormKernel(const float* x, const float* weight, float eps, int64_t n, fl
   for (int64_t i = 0; i < n; ++i) out[i] = (x[i] * scale) * weight[i];
 }
 
-// sin and cos of an f32 angle, in double: quadrant by Cody and Waite in three parts, then the Taylor series up to r^17 on
-// |r| <= pi/4 (remainder below 2^-57); rounded once to f32. Angles up to 2^31 keep f32 accuracy.
+// sin and cos of an f32 angle, in double: quadrant by Cody and Waite in three parts, then the Taylor series up to r^17
+// on |r| <= pi/4 (remainder below 2^-57); rounded once to f32. Angles up to 2^31 keep f32 accuracy.
 void RopeTableKernel(float position, const float* inv_freq, int64_t half, float* cos, float* sin) {
   constexpr double kTwoOverPi = 0.63661977236758134308;
   constexpr double kPio2High = 1.57079632673412561417e+00;

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "kernels/test_util.h"
+
+namespace hydrant::kernels {
+namespace {
+
+struct Shape {
+  DType dtype = DType::kF32;
+  int64_t num_heads = 2, num_kv_heads = 1, head_dim = 16;
+
+  std::string Name() const {
+    return std::string(NameOf(dtype)) + " H=" + std::to_string(num_heads) + " Hk=" + std::to_string(num_kv_heads) +
+           " Dh=" + std::to_string(head_dim);
+  }
+};
+
+// A cache of `slots` random keys and values whose blocks lie in another order than the positions.
+struct TestCache {
+  Shape shape;
+  Matrix k, v;  // [slots, Hk * Dh], as stored
+  std::vector<uint8_t> bytes;
+  std::vector<int32_t> blocks;
+  KvLayer kv;
+
+  TestCache(const Shape& s, int32_t slots, uint32_t seed) : shape(s) {
+    const int64_t width = shape.num_kv_heads * shape.head_dim;
+    k = RandomMatrix(slots, width, seed);
+    v = RandomMatrix(slots, width, seed + 1);
+    const int32_t num_blocks = (slots + kBlockPositions - 1) / kBlockPositions;
+    blocks.resize(static_cast<size_t>(num_blocks));
+    std::iota(blocks.rbegin(), blocks.rend(), 1);  // descending, and block 0 is not ours
+    kv.dtype = shape.dtype;
+    kv.num_kv_heads = shape.num_kv_heads;
+    kv.head_dim = shape.head_dim;
+    // Slots that were never written hold NaN (all bits set).
+    bytes.assign(static_cast<size_t>((num_blocks + 1) * kv.block_elements()) * SizeOf(shape.dtype), 0xff);
+    kv.data = bytes.data();
+    base::ThreadPool one(1, false);
+    Queue queue{&one, &PortableKernels()};
+    std::vector<RowKv> rows(static_cast<size_t>(slots));
+    for (int32_t slot = 0; slot < slots; ++slot)
+      rows[static_cast<size_t>(slot)] = {blocks.data(), nullptr, slot, slot + 1, slot};
+    StoreKv(queue, k, v, rows, kv);
+  }
+
+  const uint8_t* At(bool value, int64_t kv_head, int64_t slot, int64_t d) const {
+    const int64_t block = blocks[static_cast<size_t>(slot / kBlockPositions)];
+    const int64_t head = (block * 2 + (value ? 1 : 0)) * shape.num_kv_heads + kv_head;
+    const int64_t element = (head * kBlockPositions + slot % kBlockPositions) * shape.head_dim + d;
+    return bytes.data() + static_cast<size_t>(element) * SizeOf(shape.dtype);
+  }
+  double Key(int64_t h, int64_t slot, int64_t d) const {
+    return static_cast<double>(LoadAs(shape.dtype, At(false, h, slot, d)));
+  }
+  double Value(int64_t h, int64_t slot, int64_t d) const {
+    return static_cast<double>(LoadAs(shape.dtype, At(true, h, slot, d)));
+  }
+};
+
+AttentionOptions OptionsFor(const Shape& shape, int32_t window) {
+  return {shape.num_heads, 1.0F / std::sqrt(static_cast<float>(shape.head_dim)), window};
+}
+
+// Softmax attention of one row and head in double, and how far f32 may be from it.
+struct Reference {
+  std::vector<double> out;
+  double tolerance = 0;
+};
+Reference Attend(const TestCache& cache, const float* q, const RowKv& row, int64_t head,
+                 const AttentionOptions& options) {
+  const int64_t width = cache.shape.head_dim, kv_head = head / (cache.shape.num_heads / cache.shape.num_kv_heads);
+  const int32_t first = options.window > 0 ? std::max(0, row.position - options.window + 1) : 0;
+  std::vector<double> scores;
+  std::vector<int64_t> slots;
+  double worst_score = 0, largest_value = 0;
+  for (int32_t p = first; p <= row.position; ++p) {
+    const int64_t slot = p < row.identity_length ? p : row.path[p - row.identity_length];
+    double score = 0, magnitude = 0;
+    for (int64_t d = 0; d < width; ++d) {
+      const double product = static_cast<double>(q[d]) * cache.Key(kv_head, slot, d);
+      score += product;
+      magnitude += std::abs(product);
+      largest_value = std::max(largest_value, std::abs(cache.Value(kv_head, slot, d)));
+    }
+    scores.push_back(score * static_cast<double>(options.scale));
+    slots.push_back(slot);
+    worst_score = std::max(worst_score, magnitude * static_cast<double>(options.scale));
+  }
+  const double top = *std::max_element(scores.begin(), scores.end());
+  Reference reference{std::vector<double>(static_cast<size_t>(width), 0.0)};
+  double sum = 0;
+  for (double& score : scores) sum += (score = std::exp(score - top));
+  for (size_t i = 0; i < scores.size(); ++i) {
+    for (int64_t d = 0; d < width; ++d) {
+      reference.out[static_cast<size_t>(d)] += scores[i] / sum * cache.Value(kv_head, slots[i], d);
+    }
+  }
+  // A score is off by (Dh / 16 + 6) roundings of its magnitude, which moves its weight by that much; exp adds 4, sums
+  // over 32 positions 32 more, and each merge of a block 3.
+  const double blocks = static_cast<double>(row.position / kBlockPositions + 1);
+  const double roundings = 2 * worst_score * (static_cast<double>(width) / 16 + 6) + 2 * (40 + 7 * blocks);
+  reference.tolerance = roundings * kEpsilon * largest_value;
+  return reference;
+}
+
+void CheckRows(const TestCache& cache, const std::vector<RowKv>& rows, int32_t window) {
+  const Shape& shape = cache.shape;
+  const auto count = static_cast<int64_t>(rows.size());
+  const Matrix q = RandomMatrix(count, shape.num_heads * shape.head_dim, 77);
+  const AttentionOptions options = OptionsFor(shape, window);
+  Matrix expected(count, q.cols());
+  ForEveryQueue([&](Queue& queue, const std::string& name) {
+    Matrix out(count, q.cols());
+    Attention(queue, q, rows, cache.kv, options, out);
+    if (queue.table != &PortableKernels() || queue.pool->num_threads() > 1) {
+      return ExpectSameBits(out, expected, shape.Name() + " window " + std::to_string(window) + " " + name);
+    }
+    for (int64_t r = 0; r < count; ++r) {
+      for (int64_t h = 0; h < shape.num_heads; ++h) {
+        const int64_t begin = h * shape.head_dim;
+        const Reference reference = Attend(cache, q.row(r) + begin, rows[static_cast<size_t>(r)], h, options);
+        for (int64_t d = 0; d < shape.head_dim; ++d) {
+          ASSERT_NEAR(static_cast<double>(out.row(r)[begin + d]), reference.out[static_cast<size_t>(d)],
+                      reference.tolerance)
+              << shape.Name() << " row " << r << " position " << rows[static_cast<size_t>(r)].position << " window "
+              << window;
+        }
+      }
+    }
+    expected = std::move(out);
+  });
+}
+
+RowKv PromptRow(const TestCache& cache, int32_t position) {
+  return {cache.blocks.data(), nullptr, position, position + 1, position};
+}
+
+TEST(AttentionTest, PromptRowsAroundBlockBorders) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const int64_t head_dim : {8, 12, 24, 64, 80, 128}) {
+      const TestCache cache({dtype, 2, 1, head_dim}, 140, 1);
+      std::vector<RowKv> rows;
+      for (const int32_t position : {0, 1, 14, 15, 16, 30, 31, 32, 33, 63, 64, 65, 100, 127, 128, 139}) {
+        rows.push_back(PromptRow(cache, position));
+      }
+      for (const int32_t window : {0, 1, 5, 31, 32, 33, 70}) CheckRows(cache, rows, window);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(AttentionTest, HeadsShareKeysAndValues) {
+  for (const Shape& shape :
+       {Shape{DType::kF32, 1, 1, 16}, Shape{DType::kBF16, 3, 3, 24}, Shape{DType::kF16, 8, 2, 16},
+        Shape{DType::kBF16, 14, 2, 64}, Shape{DType::kF32, 65, 1, 8}, Shape{DType::kF32, 10, 5, 40}}) {
+    const TestCache cache(shape, 70, 2);
+    CheckRows(cache, {PromptRow(cache, 69), PromptRow(cache, 0), PromptRow(cache, 40)}, 0);
+  }
+}
+
+// Rows of a tree: committed positions in place, then the row's own ancestors in scattered slots.
+TEST(AttentionTest, TreeRowsFollowTheirPath) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const int32_t committed : {1, 30, 31, 32, 33, 64, 90}) {
+      const TestCache cache({dtype, 4, 2, 24}, committed + 40, 3);
+      const std::vector<std::vector<int32_t>> paths = {
+          {committed},
+          {committed, committed + 7},
+          {committed, committed + 3, committed + 39, committed + 11, committed + 12}};
+      std::vector<RowKv> rows;
+      for (const auto& path : paths) {
+        const auto depth = static_cast<int32_t>(path.size()) - 1;
+        rows.push_back({cache.blocks.data(), path.data(), committed + depth, committed, path.back()});
+      }
+      for (const int32_t window : {0, 3, 33}) CheckRows(cache, rows, window);
+    }
+  }
+}
+
+// The same keys and values give the same bits, whether they lie in a path or have been committed in place, alone or
+// among other rows.
+TEST(AttentionTest, ARowDoesNotDependOnPlacesOrOtherRows) {
+  const Shape shape{DType::kBF16, 4, 2, 64};
+  const TestCache in_place(shape, 70, 4);
+  // Slots 60..69 moved to 80..89.
+  const int64_t width = shape.num_kv_heads * shape.head_dim;
+  TestCache moved(shape, 96, 5);
+  std::vector<int32_t> path(10);
+  std::iota(path.begin(), path.end(), 80);
+  base::ThreadPool one(1, false);
+  Queue portable{&one, &PortableKernels()};
+  std::vector<RowKv> to(70);
+  for (int32_t p = 0; p < 70; ++p)
+    to[static_cast<size_t>(p)] = {moved.blocks.data(), nullptr, p, p + 1, p < 60 ? p : p + 20};
+  StoreKv(portable, ConstRows(in_place.k.data(), 70, width, in_place.k.stride()),
+          ConstRows(in_place.v.data(), 70, width, in_place.v.stride()), to, moved.kv);
+  const Matrix q = RandomMatrix(33, shape.num_heads * shape.head_dim, 6);
+  std::vector<RowKv> here, there;
+  for (int32_t r = 0; r < 33; ++r) {
+    here.push_back(PromptRow(in_place, 37 + r));
+    there.push_back({moved.blocks.data(), path.data(), 37 + r, std::min(60, 38 + r), 0});
+  }
+  ForEveryQueue([&](Queue& queue, const std::string& name) {
+    Matrix a(33, q.cols()), b(33, q.cols()), alone(1, q.cols());
+    Attention(queue, q, here, in_place.kv, OptionsFor(shape, 0), a);
+    Attention(queue, q, there, moved.kv, OptionsFor(shape, 0), b);
+    ExpectSameBits(a, b, name);
+    for (int64_t r = 0; r < 33; ++r) {
+      Attention(queue, ConstRows(q.row(r), 1, q.cols(), q.stride()), {&here[static_cast<size_t>(r)], 1}, in_place.kv,
+                OptionsFor(shape, 0), alone);
+      ExpectSameBits(alone, ConstRows(a.row(r), 1, q.cols(), a.stride()), name);
+    }
+  });
+}
+
+TEST(AttentionTest, NoRows) {
+  const TestCache cache({DType::kF32, 2, 1, 16}, 4, 1);
+  ForEveryQueue([&](Queue& queue, const std::string&) {
+    Matrix none(0, 32);
+    Attention(queue, none, {}, cache.kv, OptionsFor(cache.shape, 0), none);
+  });
+}
+
+TEST(StoreKvTest, RoundsToNearestEvenIntoTheRowsSlot) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const Shape shape{dtype, 3, 3, 12};
+    const Matrix k = RandomMatrix(40, 36, 8), v = RandomMatrix(40, 36, 9);
+    ForEveryQueue([&](Queue& queue, const std::string& name) {
+      TestCache cache(shape, 40, 10);
+      std::vector<RowKv> rows;
+      for (int32_t r = 0; r < 40; ++r) rows.push_back({cache.blocks.data(), nullptr, r, r + 1, 39 - r});
+      StoreKv(queue, k, v, rows, cache.kv);
+      for (int64_t r = 0; r < 40; ++r) {
+        for (int64_t c = 0; c < 36; ++c) {
+          uint8_t key[4] = {}, value[4] = {};
+          StoreAs(dtype, k.row(r)[c], key);
+          StoreAs(dtype, v.row(r)[c], value);
+          ASSERT_EQ(std::memcmp(cache.At(false, c / 12, 39 - r, c % 12), key, SizeOf(dtype)), 0) << name;
+          ASSERT_EQ(std::memcmp(cache.At(true, c / 12, 39 - r, c % 12), value, SizeOf(dtype)), 0) << name;
+        }
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::kernels

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "hydrant/error.h"
+#include "kernels/cpu_features.h"
+#include "kernels/kernels.h"
+
+namespace hydrant::kernels {
+namespace {
+
+using testing::HasSubstr;
+
+class DispatchTest : public testing::Test {
+ protected:
+  // The variable must not leak into other tests of this process.
+  void SetUp() override {
+    const char* value = std::getenv("HYDRANT_CPU_TARGET");
+    if (value != nullptr) before_ = value;
+    unsetenv("HYDRANT_CPU_TARGET");
+  }
+  void TearDown() override {
+    if (before_.empty()) {
+      unsetenv("HYDRANT_CPU_TARGET");
+    } else {
+      setenv("HYDRANT_CPU_TARGET", before_.c_str(), 1);
+    }
+  }
+
+ private:
+  std::string before_;
+};
+
+template <typename Fn>
+UserError Caught(const Fn& fn) {
+  try {
+    fn();
+  } catch (const UserError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return UserError("");
+}
+
+TEST_F(DispatchTest, PortableIsAlwaysThereAndAutoIsTheBest) {
+  const std::vector<const KernelTable*> tables = AvailableKernels();
+  ASSERT_FALSE(tables.empty());
+  EXPECT_EQ(tables.front(), &PortableKernels());
+  EXPECT_EQ(&KernelsFor("auto"), tables.back());
+  for (const KernelTable* table : tables) EXPECT_EQ(&KernelsFor(table->name), table);
+  EXPECT_THAT(CpuTargetNames(), testing::ElementsAre("auto", "portable", "avx2", "avx512"));
+}
+
+TEST_F(DispatchTest, TheVariableDecidesForAutoOnly) {
+  setenv("HYDRANT_CPU_TARGET", "portable", 1);
+  EXPECT_EQ(&KernelsFor("auto"), &PortableKernels());
+  EXPECT_EQ(&KernelsFor(AvailableKernels().back()->name), AvailableKernels().back());
+  setenv("HYDRANT_CPU_TARGET", "avx1024", 1);
+  EXPECT_THAT(Caught([] { KernelsFor("auto"); }).what(), HasSubstr("HYDRANT_CPU_TARGET 'avx1024' is unknown"));
+}
+
+TEST_F(DispatchTest, UnknownNamesAreRefusedWithTheNearest) {
+  const UserError error = Caught([] { KernelsFor("avx-512"); });
+  EXPECT_THAT(error.what(), HasSubstr("--cpu-target 'avx-512' is unknown"));
+  EXPECT_THAT(error.hint(), HasSubstr("avx512"));
+}
+
+TEST_F(DispatchTest, TargetsThatTheMachineLacksAreRefusedAsSuch) {
+  for (const auto& [name, present] :
+       {std::pair{"avx2", DetectCpuFeatures().avx2}, {"avx512", DetectCpuFeatures().avx512}}) {
+    if (present) {
+      EXPECT_STREQ(KernelsFor(name).name, name);
+    } else {
+      EXPECT_THAT(Caught([&] { KernelsFor(name); }).what(),
+                  testing::AnyOf(HasSubstr("not supported by this machine"), HasSubstr("not compiled into")));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::kernels

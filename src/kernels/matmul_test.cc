@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/test_util.h"
+
+namespace hydrant::kernels {
+namespace {
+
+// A weight [O, I] at an odd address, its rows `gap` elements apart; the gaps hold NaN, which must never be used.
+struct TestWeight {
+  std::vector<uint8_t> bytes;
+  Weight weight;
+
+  TestWeight(DType dtype, int64_t outputs, int64_t inputs, int64_t gap, uint32_t seed) {
+    const auto size = static_cast<int64_t>(SizeOf(dtype));
+    const int64_t stride = inputs + gap;
+    bytes.resize(static_cast<size_t>(1 + outputs * stride * size));
+    const std::vector<float> values = RandomFloats(outputs * inputs, seed);
+    for (int64_t o = 0; o < outputs; ++o) {
+      for (int64_t i = 0; i < stride; ++i) {
+        const float value = i < inputs ? values[static_cast<size_t>(o * inputs + i)] : std::nanf("");
+        StoreAs(dtype, value, bytes.data() + 1 + (o * stride + i) * size);
+      }
+    }
+    weight.data = bytes.data() + 1;
+    weight.dtype = dtype;
+    weight.outputs = outputs;
+    weight.inputs = inputs;
+    weight.row_stride = stride;
+  }
+
+  float At(int64_t o, int64_t i) const {
+    return LoadAs(weight.dtype, weight.data + static_cast<size_t>(o * weight.row_stride + i) * SizeOf(weight.dtype));
+  }
+};
+
+// The order of METHODS 9, written out.
+float InOrder(const float* x, const TestWeight& weight, int64_t o) {
+  const int64_t inputs = weight.weight.inputs, slice = (inputs + 7) / 8;
+  float sum[8] = {};
+  for (int64_t i = 0; i < inputs; ++i) sum[i / slice] = std::fma(x[i], weight.At(o, i), sum[i / slice]);
+  return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+void CheckAgainstDouble(const Matrix& x, const TestWeight& weight, const std::vector<float>& bias, const Matrix& out) {
+  const int64_t inputs = weight.weight.inputs;
+  // Each product and sum is rounded once in a chain of I / 8, then three times in the tree, once for the bias.
+  const double roundings = static_cast<double>(inputs + 7) / 8 + 4;
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    for (int64_t o = 0; o < weight.weight.outputs; ++o) {
+      double sum = bias[static_cast<size_t>(o)], magnitude = std::abs(sum);
+      for (int64_t i = 0; i < inputs; ++i) {
+        const double product = static_cast<double>(x.row(r)[i]) * static_cast<double>(weight.At(o, i));
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      ASSERT_NEAR(static_cast<double>(out.row(r)[o]), sum, roundings * kEpsilon * magnitude) << r << ", " << o;
+    }
+  }
+}
+
+void CheckShape(DType dtype, int64_t rows, int64_t outputs, int64_t inputs) {
+  const std::string shape = std::string(NameOf(dtype)) + " R=" + std::to_string(rows) +
+                            " O=" + std::to_string(outputs) + " I=" + std::to_string(inputs);
+  const TestWeight weight(dtype, outputs, inputs, 3, 1);
+  const Matrix x = RandomMatrix(rows, inputs, 2);
+  const std::vector<float> bias = RandomFloats(outputs, 3);
+  Matrix expected(rows, outputs);
+  ForEveryQueue([&](Queue& queue, const std::string& name) {
+    Matrix out(rows, outputs);
+    Matmul(queue, x, weight.weight, bias, out);
+    if (queue.table == &PortableKernels() && queue.pool->num_threads() == 1) {
+      expected = std::move(out);
+      CheckAgainstDouble(x, weight, bias, expected);
+      return;
+    }
+    ExpectSameBits(out, expected, shape + " " + name);
+  });
+}
+
+TEST(MatmulTest, EveryTargetComputesTheSameBitsOverAwkwardSizes) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const int64_t inputs : {1, 7, 8, 9, 20, 64, 96, 112, 704}) {
+      for (const int64_t outputs : {1, 3, 16, 37}) {
+        for (const int64_t rows : {0, 1, 2, 3, 5, 15, 16, 17, 33}) {
+          CheckShape(dtype, rows, outputs, inputs);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+    for (const int64_t rows : {4, 8, 12, 31, 32, 63, 64, 65, 100, 129}) CheckShape(dtype, rows, 19, 132);
+    CheckShape(dtype, 3, 6, 4096 + 72);
+  }
+}
+
+TEST(MatmulTest, TheOrderOfAdditionsIsTheWrittenOne) {
+  for (const int64_t inputs : {1, 8, 9, 20, 64, 97, 704}) {
+    const TestWeight weight(DType::kBF16, 5, inputs, 0, 4);
+    const Matrix x = RandomMatrix(3, inputs, 5);
+    ForEveryQueue([&](Queue& queue, const std::string& name) {
+      Matrix out(3, 5);
+      Matmul(queue, x, weight.weight, {}, out);
+      for (int64_t r = 0; r < 3; ++r) {
+        for (int64_t o = 0; o < 5; ++o) EXPECT_EQ(out.row(r)[o], InOrder(x.row(r), weight, o)) << name << inputs;
+      }
+    });
+  }
+}
+
+TEST(MatmulTest, ARowDoesNotDependOnTheOthers) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const TestWeight weight(dtype, 35, 176, 0, 6);
+    const Matrix x = RandomMatrix(100, 176, 7);
+    ForEveryQueue([&](Queue& queue, const std::string& name) {
+      Matrix all(100, 35);
+      Matmul(queue, x, weight.weight, {}, all);
+      for (const int64_t begin : {0, 1, 63, 64, 99}) {
+        for (const int64_t rows : {1, 2, 7, 16, 24}) {
+          if (begin + rows > 100) continue;
+          Matrix some(rows, 35);
+          Matmul(queue, ConstRows(x.row(begin), rows, 176, x.stride()), weight.weight, {}, some);
+          ExpectSameBits(some, ConstRows(all.row(begin), rows, 35, all.stride()), name);
+        }
+      }
+    });
+  }
+}
+
+TEST(MatmulTest, AddsToTheOutputAfterTheBias) {
+  const TestWeight weight(DType::kBF16, 21, 40, 0, 8);
+  const Matrix x = RandomMatrix(18, 40, 9), start = RandomMatrix(18, 21, 10);
+  const std::vector<float> bias = RandomFloats(21, 11);
+  ForEveryQueue([&](Queue& queue, const std::string& name) {
+    for (const bool with_bias : {false, true}) {
+      Matrix out = MatrixOf(18, 21, RandomFloats(18 * 21, 10));
+      Matmul(queue, x, weight.weight, with_bias ? std::span<const float>(bias) : std::span<const float>{}, out,
+             MatmulMode::kAdd);
+      for (int64_t r = 0; r < 18; ++r) {
+        for (int64_t o = 0; o < 21; ++o) {
+          const float product = InOrder(x.row(r), weight, o);
+          const float value = with_bias ? product + bias[static_cast<size_t>(o)] : product;
+          ASSERT_EQ(out.row(r)[o], start.row(r)[o] + value) << name;
+        }
+      }
+    }
+  });
+}
+
+TEST(MatmulTest, ColumnSlicesAreTheSameWeights) {
+  const TestWeight weight(DType::kF16, 9, 60, 0, 12);
+  const Matrix x = RandomMatrix(4, 60, 13);
+  ForEveryQueue([&](Queue& queue, const std::string& name) {
+    const Weight part = weight.weight.Columns(13, 31);
+    EXPECT_EQ(part.inputs, 31);
+    Matrix out(4, 9), expected(4, 9);
+    Matmul(queue, ConstRows(x.data() + 13, 4, 31, x.stride()), part, {}, out);
+    TestWeight copy(DType::kF16, 9, 31, 0, 1);
+    for (int64_t o = 0; o < 9; ++o) {
+      for (int64_t i = 0; i < 31; ++i)
+        StoreAs(DType::kF16, weight.At(o, 13 + i), copy.bytes.data() + 1 + 2 * (o * 31 + i));
+    }
+    Matmul(queue, ConstRows(x.data() + 13, 4, 31, x.stride()), copy.weight, {}, expected);
+    ExpectSameBits(out, expected, name);
+  });
+}
+
+// Infinities, NaN, subnormals and products that vanish: the zeros that pad a slice may not change a sign or make a NaN.
+TEST(MatmulTest, SpecialValuesAreTheSameOnEveryTarget) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float special[] = {0.0F,      -0.0F,         1e-30F, -1e-30F,   1e-40F, infinity,
+                           -infinity, std::nanf(""), 3e38F,  -65504.0F, 6e-8F};
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const int64_t inputs : {1, 5, 12, 20, 64, 72}) {
+      for (uint32_t seed = 0; seed < 20; ++seed) {
+        std::mt19937 random(seed);
+        TestWeight weight(dtype, 7, inputs, 0, seed);
+        std::vector<float> values(static_cast<size_t>(17 * inputs));
+        const uint32_t kinds = seed < 10 ? 5 : 11;  // finite ones only in half of the cases
+        for (float& value : values) value = special[random() % kinds];
+        for (int64_t e = 0; e < 7 * inputs; ++e) {
+          StoreAs(dtype, special[random() % kinds], weight.bytes.data() + 1 + static_cast<size_t>(e) * SizeOf(dtype));
+        }
+        const Matrix x = MatrixOf(17, inputs, values);
+        Matrix expected(17, 7);
+        Queue portable{nullptr, &PortableKernels()};
+        base::ThreadPool one(1, false);
+        portable.pool = &one;
+        Matmul(portable, x, weight.weight, {}, expected);
+        for (const KernelTable* table : AvailableKernels()) {
+          Queue queue{&one, table};
+          Matrix out(17, 7);
+          Matmul(queue, x, weight.weight, {}, out);
+          ExpectSameBits(out, expected, std::string(table->name) + " I=" + std::to_string(inputs));
+        }
+      }
+    }
+  }
+}
+
+// Every product rounds to -0. A slice that is padded with zeros ends in +0, on every target.
+TEST(MatmulTest, PaddingGivesTheSameZeroOnEveryTarget) {
+  for (const int64_t inputs : {8, 15, 16, 20, 64, 127}) {
+    TestWeight weight(DType::kF32, 5, inputs, 0, 1);
+    for (int64_t e = 0; e < 5 * inputs; ++e) StoreAs(DType::kF32, -1e-30F, weight.bytes.data() + 1 + 4 * e);
+    const Matrix x = MatrixOf(18, inputs, std::vector<float>(static_cast<size_t>(18 * inputs), 1e-30F));
+    ForEveryQueue([&](Queue& queue, const std::string& name) {
+      Matrix out(18, 5);
+      Matmul(queue, x, weight.weight, {}, out);
+      for (int64_t r = 0; r < 18; ++r) {
+        for (int64_t o = 0; o < 5; ++o)
+          ASSERT_EQ(std::signbit(out.row(r)[o]), inputs % 8 == 0) << name << " " << inputs;
+      }
+    });
+  }
+}
+
+TEST(MatmulTest, WeightOfATensor) {
+  const std::vector<float> values = RandomFloats(12, 20);
+  TensorView tensor;
+  tensor.data = reinterpret_cast<const uint8_t*>(values.data());
+  tensor.shape = {3, 4};
+  const Weight weight = Weight::Of(tensor);
+  EXPECT_EQ(weight.outputs, 3);
+  EXPECT_EQ(weight.inputs, 4);
+  EXPECT_EQ(weight.row_stride, 4);
+  EXPECT_EQ(weight.dtype, DType::kF32);
+}
+
+}  // namespace
+}  // namespace hydrant::kernels
