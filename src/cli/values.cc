@@ -82,8 +82,10 @@ std::vector<int32_t> ParseIdList(std::string_view flag, const std::string& text,
     throw UserError(fmt::format("{} is {}, expected a JSON array of token ids such as \"[1, 2]\"", flag, Shown(text)));
   }
   if (!literal && access(text.c_str(), F_OK) != 0) {
-    throw UserError(fmt::format(
-        "{} is {}, expected a JSON array of token ids such as \"[1, 2]\", or a file holding one", flag, Shown(text)));
+    if (text.find_first_not_of("0123456789-, ") != std::string::npos) {
+      throw FileError(text, "there is no such file", fmt::format("{} takes a JSON array or a file holding one", flag));
+    }
+    throw UserError(fmt::format("{} is {}, expected a JSON array of token ids such as \"[1, 2]\"", flag, Shown(text)));
   }
   if (literal && text.size() > kMaxInputBytes) throw UserError(fmt::format("{} is longer than 64 MB", flag));
   const std::string where = literal ? std::string(flag) : text;

@@ -81,6 +81,8 @@ TEST(ValuesTest, BadIdListIsNamedWithItsSource) {
   EXPECT_THAT(Refusal([&] { ParseIdList("--ids", file, true); }), HasSubstr(file + ": is not valid JSON"));
   EXPECT_THAT(Refusal([&] { ParseIdList("--ids", "1,2", true); }),
               HasSubstr("--ids is \"1,2\", expected a JSON array"));
+  EXPECT_THAT(Refusal([&] { ParseIdList("--ids", "no.json", true); }), HasSubstr("no.json: there is no such file"));
+  EXPECT_THAT(Refusal([&] { ParseIdList("--ids", "", true); }), HasSubstr("--ids is \"\", expected a JSON array"));
   EXPECT_THAT(Refusal([&] { ParseIdList("--ids", file, false); }), HasSubstr("expected a JSON array"));
   for (const char* bad : {"[-1]", "[2147483648]", "[1.5]", "[\"1\"]", "[[1]]", "[1,]", "[1] x", "[null]"}) {
     EXPECT_THAT(Refusal([&] { ParseIdList("--ids", bad, true); }), HasSubstr("--ids: ")) << bad;
