@@ -21,10 +21,10 @@ namespace hydrant::test {
 
 // A tests/golden or ../shared/golden folder of the hydra/ or medusa/ kind.
 struct HeadCase {
-  std::string folder;      // with the heads
+  std::string folder;       // with the heads
   std::string case_folder;  // with case.json's runs and tensors.safetensors (same_as)
-  std::string base;        // folder of the base model
-  base::Json json;         // of case_folder
+  std::string base;         // folder of the base model
+  base::Json json;          // of case_folder
 };
 
 inline HeadCase ReadHeadCase(const std::string& folder) {

@@ -87,8 +87,9 @@ void ExpectRun(Engine& engine, const base::Json& json, const base::Json& run) {
     tokens.resize(known);
   }
   ASSERT_GE(result.token_ids.size(), tokens.size());
-  EXPECT_EQ(std::vector<int32_t>(result.token_ids.begin(), result.token_ids.begin() + static_cast<int64_t>(tokens.size())),
-            tokens);
+  EXPECT_EQ(
+      std::vector<int32_t>(result.token_ids.begin(), result.token_ids.begin() + static_cast<int64_t>(tokens.size())),
+      tokens);
 }
 
 void ExpectRuns(const HeadCase& head_case) {
@@ -121,22 +122,24 @@ TEST_P(SharedHeads, TokensAndAcceptedLengthsEqualTheAuthors) {
 
 std::string CaseName(const testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
-  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Hydra, SharedHeads,
-    testing::Values("hydra/mlp_k4_l1", "hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1", "hydra/mlp_offset1_k4_l1",
-                    "hydra/hydra_pp_k4_l4", "hydra/hydra_pp_safetensors", "hydra/prefix_mlp_k2_l1"),
-    CaseName);
-INSTANTIATE_TEST_SUITE_P(
-    Medusa, SharedHeads,
-    testing::Values("medusa/a_k4_l1", "medusa/a_k3_l2", "medusa/c_v2_k4_l1", "medusa/a_k4_l1_config_says_2",
-                    "medusa/b_k4_l1_full", "medusa/b_k3_l2_full_bin", "medusa/b_k3_l2_full_deduped",
-                    "medusa/d_k4_l1_vllm", "medusa/d_k4_l1_vllm_prefixed", "medusa/d_k4_l1_vllm_token_map",
-                    "medusa/d_k4_l1_vllm_shared_lm_head", "medusa/e_k4_l1_trtllm", "medusa/f_k4_l1_peft"),
-    CaseName);
+INSTANTIATE_TEST_SUITE_P(Hydra, SharedHeads,
+                         testing::Values("hydra/mlp_k4_l1", "hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1",
+                                         "hydra/mlp_offset1_k4_l1", "hydra/hydra_pp_k4_l4",
+                                         "hydra/hydra_pp_safetensors", "hydra/prefix_mlp_k2_l1"),
+                         CaseName);
+INSTANTIATE_TEST_SUITE_P(Medusa, SharedHeads,
+                         testing::Values("medusa/a_k4_l1", "medusa/a_k3_l2", "medusa/c_v2_k4_l1",
+                                         "medusa/a_k4_l1_config_says_2", "medusa/b_k4_l1_full",
+                                         "medusa/b_k3_l2_full_bin", "medusa/b_k3_l2_full_deduped",
+                                         "medusa/d_k4_l1_vllm", "medusa/d_k4_l1_vllm_prefixed",
+                                         "medusa/d_k4_l1_vllm_token_map", "medusa/d_k4_l1_vllm_shared_lm_head",
+                                         "medusa/e_k4_l1_trtllm", "medusa/f_k4_l1_peft"),
+                         CaseName);
 
 class CommittedHeads : public testing::TestWithParam<const char*> {};
 

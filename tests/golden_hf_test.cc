@@ -38,8 +38,10 @@ void ExpectCase(const std::string& folder) {
   const auto loaded = engine::LoadModel(options);
   const auto expected = ReadValues(folder + "/tensors.safetensors");
   const engine::EvalLogitsResult result = engine::EvalLogits(*loaded, Ids(json.at("prompt_ids")), {});
-  EXPECT_LE(LargestDifference(result.logits, expected.at("logits")), json.at("tolerance").at("logits_abs").get<float>());
-  EXPECT_LE(LargestDifference(result.hidden, expected.at("hidden")), json.at("tolerance").at("hidden_abs").get<float>());
+  EXPECT_LE(LargestDifference(result.logits, expected.at("logits")),
+            json.at("tolerance").at("logits_abs").get<float>());
+  EXPECT_LE(LargestDifference(result.hidden, expected.at("hidden")),
+            json.at("tolerance").at("hidden_abs").get<float>());
 
   // Every target, and prompts cut into chunks of awkward sizes.
   for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
@@ -49,7 +51,8 @@ void ExpectCase(const std::string& folder) {
     Engine engine(run);
     GenerationRequest request;
     request.prompt_ids = Ids(json.at("prompt_ids"));
-    request.stop.max_tokens = static_cast<int32_t>(json.at("output_ids").size()) + (json.at("ignore_eos").get<bool>() ? 0 : 8);
+    request.stop.max_tokens =
+        static_cast<int32_t>(json.at("output_ids").size()) + (json.at("ignore_eos").get<bool>() ? 0 : 8);
     request.stop.ignore_eos = json.at("ignore_eos").get<bool>();
     const GenerationResult generated = engine.Generate(request);
     EXPECT_EQ(generated.token_ids, Ids(json.at("output_ids"))) << table->name;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The promise: for every drafter, tree, sampling and CPU target, the output equals plain decoding token for token with
-// the same seed, alone and in a batch, whatever the threads and prompt chunks; and more than one token comes out of a step.
+// the same seed, alone and in a batch, whatever the threads and prompt chunks; and more than one token comes out of a
+// step.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -79,7 +80,8 @@ void ExpectLossless(const std::string& base, const std::string& heads, const std
     return Engine(probe).info().num_heads;
   }();
   const tree::Topology preset = tree::Preset("mc_sim_7b_63").CutToDepth(std::min(depth, 4));
-  const std::string chain = base::DumpJson(base::Json(std::vector<std::vector<int32_t>>{std::vector<int32_t>(static_cast<size_t>(depth), 0)}));
+  const std::string chain = base::DumpJson(
+      base::Json(std::vector<std::vector<int32_t>>{std::vector<int32_t>(static_cast<size_t>(depth), 0)}));
   int32_t t = 0;
   for (const std::string& tree : {chain, tree::ToJson(preset), RandomTree(17, depth)}) {
     options.tree = tree;
@@ -104,12 +106,14 @@ void ExpectLossless(const std::string& base, const std::string& heads, const std
   }
 }
 
-const std::vector<int32_t> kPrompt{1, 382, 395, 261, 369, 478, 373, 278, 261, 361, 262, 503, 471, 313, 275, 467, 431, 304};
+const std::vector<int32_t> kPrompt{1,   382, 395, 261, 369, 478, 373, 278, 261,
+                                   361, 262, 503, 471, 313, 275, 467, 431, 304};
 
 TEST(Lossless, CommittedHeadsOnEveryTarget) {
   for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
     for (const char* heads : {"hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
-      ExpectLossless(SourceDir() + "/tests/golden/base_mha", SourceDir() + "/tests/golden/" + heads, kPrompt, *table, 60);
+      ExpectLossless(SourceDir() + "/tests/golden/base_mha", SourceDir() + "/tests/golden/" + heads, kPrompt, *table,
+                     60);
     }
   }
 }
@@ -118,8 +122,9 @@ TEST(Lossless, EveryKindOfHeadsOnEveryTarget) {
   HYDRANT_NEED_SHARED();
   const std::string golden = SharedDir() + "/golden/";
   for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
-    for (const char* heads : {"hydra/mlp_k4_l1", "hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1", "hydra/mlp_offset1_k4_l1",
-                              "hydra/hydra_pp_k4_l4", "medusa/a_k4_l1", "medusa/a_k3_l2", "medusa/d_k4_l1_vllm_token_map"}) {
+    for (const char* heads :
+         {"hydra/mlp_k4_l1", "hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1", "hydra/mlp_offset1_k4_l1",
+          "hydra/hydra_pp_k4_l4", "medusa/a_k4_l1", "medusa/a_k3_l2", "medusa/d_k4_l1_vllm_token_map"}) {
       ExpectLossless(golden + "base_mha", golden + heads, kPrompt, *table, 48);
     }
   }
@@ -187,7 +192,8 @@ TEST(Lossless, TheContextLimitCutsTreesNotText) {
   const int32_t limit = engine.info().max_positions;
   for (int32_t room = 0; room < 7; ++room) {
     GenerationRequest request;
-    for (int32_t i = 0; i < limit - room; ++i) request.prompt_ids.push_back(kPrompt[static_cast<size_t>(i) % kPrompt.size()]);
+    for (int32_t i = 0; i < limit - room; ++i)
+      request.prompt_ids.push_back(kPrompt[static_cast<size_t>(i) % kPrompt.size()]);
     request.stop.max_tokens = 1000;
     request.stop.ignore_eos = true;
     const GenerationResult result = engine.Generate(request);
@@ -237,7 +243,8 @@ TEST(Lossless, TreeRowsHaveTheBitsOfPlainDecoding) {
         } else {
           for (size_t i = 0; i < path.size(); ++i) {
             batch.Clear();
-            batch.AddChain(std::span(&tokens[static_cast<size_t>(path[i])], 1), root + static_cast<int32_t>(i), blocks.blocks());
+            batch.AddChain(std::span(&tokens[static_cast<size_t>(path[i])], 1), root + static_cast<int32_t>(i),
+                           blocks.blocks());
             batch.WantLogits();
             batch.Seal();
             loaded->decoder->Forward(batch, pool, output);
@@ -251,7 +258,8 @@ TEST(Lossless, TreeRowsHaveTheBitsOfPlainDecoding) {
       run({}, true, tree_logits);
       for (tree::NodeId node = 0; node < topology.num_nodes(); node += 3) {
         run(topology.PathTo(node), false, plain_logits);
-        EXPECT_EQ(std::memcmp(tree_logits.row(node), plain_logits.row(0), static_cast<size_t>(plain_logits.cols()) * 4), 0)
+        EXPECT_EQ(std::memcmp(tree_logits.row(node), plain_logits.row(0), static_cast<size_t>(plain_logits.cols()) * 4),
+                  0)
             << table->name << " node " << node;
       }
     }

@@ -70,8 +70,8 @@ std::string ReadTextFile(const std::string& path, size_t max_bytes) {
   const FileDescriptor fd(OpenForReading(path));
   const size_t size = RegularFileSize(path, fd.get());
   if (size > max_bytes) {
-    throw FileError(path, "is " + std::to_string(size) + " bytes, at most " + std::to_string(max_bytes) +
-                              " are accepted here");
+    throw FileError(
+        path, "is " + std::to_string(size) + " bytes, at most " + std::to_string(max_bytes) + " are accepted here");
   }
   std::string text(size, '\0');
   size_t done = 0;

@@ -42,8 +42,8 @@ class Drafter {
  public:
   virtual ~Drafter() = default;
 
-  virtual const char* name() const = 0;     // "medusa", "hydra", "hydra++"
-  virtual int32_t max_depth() const = 0;    // K
+  virtual const char* name() const = 0;   // "medusa", "hydra", "hydra++"
+  virtual int32_t max_depth() const = 0;  // K
   // Which hidden rows Absorb wants: 0 = after the final norm; n > 0 = output of layer L - n, without a norm.
   virtual int64_t hidden_layer_offset() const { return 0; }
   virtual uint64_t weight_bytes() const = 0;
@@ -54,7 +54,8 @@ class Drafter {
   virtual void Absorb(std::span<AbsorbInput> inputs) = 0;
   // Fills the trees. A node's tokens do not depend on the other nodes, sequences or topologies in the call.
   virtual void Propose(std::span<ProposeInput> inputs) = 0;
-  // Row i = logits of head i after root and path[0 .. i-1], followed by each head's own argmax where path is shorter. out [K, V].
+  // Row i = logits of head i after root and path[0 .. i-1], followed by each head's own argmax where path is shorter.
+  // out [K, V].
   virtual void HeadLogits(DraftState& state, int32_t root, std::span<const int32_t> path, Matrix& out) = 0;
 };
 

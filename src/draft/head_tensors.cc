@@ -90,7 +90,7 @@ constexpr std::array<HydraSpelling, 2> kHydraSpellings{{
 
 struct Counts {
   int32_t heads = 0;
-  int32_t max_layer = -1;     // largest layer number of a block
+  int32_t max_layer = -1;      // largest layer number of a block
   int32_t lm_head_layer = -1;  // second number of the lm heads, -1 when they have none
   bool has_lm_head = false;
 };
@@ -205,22 +205,23 @@ void ReadHydraExtension(const base::JsonView& config, HeadsInfo& info) {
       info.rope_theta = ext.At(key).Number();
       if (info.rope_theta < 1) ext.At(key).Fail("a number of at least 1");
     } else if (!neutral.contains(key)) {
-      ext.At(key).Fail("to be absent (this version runs published Hydra++ heads with 'rope_theta' and "
-                       "'num_key_value_heads' only)");
+      ext.At(key).Fail(
+          "to be absent (this version runs published Hydra++ heads with 'rope_theta' and "
+          "'num_key_value_heads' only)");
     }
   }
 }
 
 bool ResolveHydra(const checkpoint::TensorSource& tensors, const std::optional<base::JsonView>& config,
                   HeadsFile& file) {
-  const bool has_keys = std::any_of(tensors.tensors().begin(), tensors.tensors().end(), [](const auto& entry) {
-    return entry.first.starts_with("hydra_mlp.");
-  });
+  const bool has_keys = std::any_of(tensors.tensors().begin(), tensors.tensors().end(),
+                                    [](const auto& entry) { return entry.first.starts_with("hydra_mlp."); });
   const bool has_arch = config && config->Has("hydra_head_arch");
   if (!has_keys && !has_arch) return false;
   HeadsInfo& info = file.info;
   if (!has_arch) {
-    throw FileError(info.weights_file, "holds Hydra heads, but there is no config.json with 'hydra_head_arch' beside it",
+    throw FileError(info.weights_file,
+                    "holds Hydra heads, but there is no config.json with 'hydra_head_arch' beside it",
                     "put the config.json that was published with the heads into the same folder");
   }
   const HydraSpelling& spelling = HydraSpellingOf(*config);
@@ -244,7 +245,8 @@ bool ResolveHydra(const checkpoint::TensorSource& tensors, const std::optional<b
     info.hidden_layer_offset = config->At("hidden_state_offset").Int(0, 4096);
   }
   if (info.kind == HeadKind::kHydraPrefixMlp && !info.sequentially_dependent) {
-    config->At("grounded_heads").Fail("true (ungrounded prefix-mlp heads are not supported by their authors' code either)");
+    config->At("grounded_heads")
+        .Fail("true (ungrounded prefix-mlp heads are not supported by their authors' code either)");
   }
   ReadHydraExtension(*config, info);
   file.names.block = [&spelling](int32_t head, int32_t layer) {
@@ -293,8 +295,9 @@ HeadsFile OpenHeads(const std::string& folder) {
   file.info.weights_file = file.tensors->display_name();
   checkpoint::RefuseNonZeroLora(*file.tensors);
   if (!ResolveHydra(*file.tensors, view, file) && !ResolveMedusa(*file.tensors, view, file)) {
-    throw FileError(file.info.weights_file, "holds no Medusa or Hydra heads",
-                    "--draft takes a folder with hydra_lm_head.pt, medusa_lm_head.pt or one of the layouts of docs/formats.md");
+    throw FileError(
+        file.info.weights_file, "holds no Medusa or Hydra heads",
+        "--draft takes a folder with hydra_lm_head.pt, medusa_lm_head.pt or one of the layouts of docs/formats.md");
   }
   file.info.tied_blocks = BlocksAreTied(file);
   return file;

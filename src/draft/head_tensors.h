@@ -18,22 +18,22 @@ enum class HeadKind : uint8_t { kMedusa, kHydraMlp, kHydraPrefixMlp };
 
 struct HeadsInfo {
   HeadKind kind = HeadKind::kMedusa;
-  std::string name;           // "medusa", "hydra", "hydra++"
-  std::string layout;         // Medusa: "a" .. "f" (docs/formats.md); Hydra: the hydra_head_arch
-  std::string config_file;    // path of config.json (of the heads), for errors; empty when there is none
-  std::string weights_file;   // display name
-  int32_t num_heads = 0;      // K, from the keys
-  int32_t num_layers = 0;     // blocks of one head, the input block included, from the keys
+  std::string name;                     // "medusa", "hydra", "hydra++"
+  std::string layout;                   // Medusa: "a" .. "f" (docs/formats.md); Hydra: the hydra_head_arch
+  std::string config_file;              // path of config.json (of the heads), for errors; empty when there is none
+  std::string weights_file;             // display name
+  int32_t num_heads = 0;                // K, from the keys
+  int32_t num_layers = 0;               // blocks of one head, the input block included, from the keys
   bool sequentially_dependent = false;  // Hydra's grounded_heads
-  bool own_lm_heads = true;   // false: logits through the base's lm head or one shared head
-  bool shared_lm_head = false;  // one lm head for all heads, in the file
+  bool own_lm_heads = true;             // false: logits through the base's lm head or one shared head
+  bool shared_lm_head = false;          // one lm head for all heads, in the file
   bool lm_head_bias = false;
   bool block_bias = true;
-  bool tied_blocks = false;   // blocks 2..L of each head are one block
+  bool tied_blocks = false;  // blocks 2..L of each head are one block
   bool has_token_map = false;
   int64_t hidden_layer_offset = 0;
-  double rope_theta = 10000.0;      // prefix layer
-  std::string base_model;           // base_model_name_or_path: information, never followed
+  double rope_theta = 10000.0;  // prefix layer
+  std::string base_model;       // base_model_name_or_path: information, never followed
   std::vector<std::string> warnings;
 };
 

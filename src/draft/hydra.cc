@@ -80,10 +80,10 @@ HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base, kernels:
 
 // One node that has children, somewhere in the call's trees.
 struct Expanded {
-  int32_t input = 0;      // which sequence
+  int32_t input = 0;  // which sequence
   tree::NodeId node = 0;
-  int32_t parent = -1;    // index of the parent's Expanded, -1 for a root
-  int32_t reach = 0;      // depth of its deepest expanded descendant, itself included
+  int32_t parent = -1;  // index of the parent's Expanded, -1 for a root
+  int32_t reach = 0;    // depth of its deepest expanded descendant, itself included
 };
 
 class Hydra : public Drafter {
@@ -213,7 +213,8 @@ class Hydra : public Drafter {
     const int64_t width = base_->config.hidden_size;
     hidden_.Resize(static_cast<int64_t>(inputs.size()), width);
     for (size_t s = 0; s < inputs.size(); ++s) {
-      std::copy_n(static_cast<HydraState*>(inputs[s].state)->hidden.data(), width, hidden_.row(static_cast<int64_t>(s)));
+      std::copy_n(static_cast<HydraState*>(inputs[s].state)->hidden.data(), width,
+                  hidden_.row(static_cast<int64_t>(s)));
     }
     for (size_t head = 0; head < static_cast<size_t>(levels); ++head) {
       const HydraHead& weights = weights_.heads[head];
@@ -235,7 +236,8 @@ class Hydra : public Drafter {
     for (int32_t head = depth; head < levels; ++head) {
       rows_.clear();
       tokens_.clear();
-      for (int32_t e = level_begin_[static_cast<size_t>(depth)]; e < level_begin_[static_cast<size_t>(depth) + 1]; ++e) {
+      for (int32_t e = level_begin_[static_cast<size_t>(depth)]; e < level_begin_[static_cast<size_t>(depth) + 1];
+           ++e) {
         const Expanded& node = expanded_[static_cast<size_t>(e)];
         if (node.reach < head) continue;
         rows_.push_back(e);

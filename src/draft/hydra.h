@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequentially dependent heads: Hydra (mlp) and Hydra++ (prefix-mlp). Head i sees the hidden state and the embeddings of
-// the root and of the i tokens drafted after it, so every node's children depend on that node's own path.
+// Sequentially dependent heads: Hydra (mlp) and Hydra++ (prefix-mlp). Head i sees the hidden state and the embeddings
+// of the root and of the i tokens drafted after it, so every node's children depend on that node's own path.
 #pragma once
 
 #include <memory>

@@ -30,7 +30,8 @@ struct Heads {
 };
 
 // Reads an i64 (or i32) token map and checks that every id is a token and appears once.
-std::vector<int32_t> ReadTokenMap(const checkpoint::TensorSource& tensors, const std::string& name, int64_t vocab_size) {
+std::vector<int32_t> ReadTokenMap(const checkpoint::TensorSource& tensors, const std::string& name,
+                                  int64_t vocab_size) {
   const checkpoint::StoredTensor* stored = tensors.Find(name);
   HYDRANT_CHECK(stored != nullptr);
   const TensorView& view = stored->view;
@@ -99,7 +100,10 @@ Heads LoadHeads(HeadsFile file, const model::ModelWeights& base) {
 class IndependentHeads : public Drafter {
  public:
   IndependentHeads(Heads heads, const model::ModelWeights& base, kernels::Queue* queue)
-      : heads_(std::move(heads)), hidden_size_(base.config.hidden_size), vocab_size_(base.config.vocab_size), runner_(queue) {}
+      : heads_(std::move(heads)),
+        hidden_size_(base.config.hidden_size),
+        vocab_size_(base.config.vocab_size),
+        runner_(queue) {}
 
   const char* name() const override { return heads_.info.name.c_str(); }
   int32_t max_depth() const override { return heads_.info.num_heads; }

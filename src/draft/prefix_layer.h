@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hydra++'s prefix layer: one decoder layer with its own KV cache, run over committed rows only (never over tree nodes).
-// Its output at the last committed row takes the place of the base model's hidden state in the heads' input.
+// Hydra++'s prefix layer: one decoder layer with its own KV cache, run over committed rows only (never over tree
+// nodes). Its output at the last committed row takes the place of the base model's hidden state in the heads' input.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,8 @@ struct PrefixCache {
 
 class PrefixLayer {
  public:
-  // Takes the layer's tensors. Rope base 10000 and no rope scaling as published, whatever the base model uses (FORMATS 1.4).
+  // Takes the layer's tensors. Rope base 10000 and no rope scaling as published, whatever the base model uses
+  // (FORMATS 1.4).
   PrefixLayer(checkpoint::TableLoader& loader, const HeadsInfo& info, const model::ModelConfig& base,
               kernels::Queue* queue);
 

@@ -33,18 +33,7 @@ tree::NamedTopology ChooseTree(const EngineOptions& options, const draft::Drafte
     const tree::Topology preset = tree::Preset("mc_sim_7b_63");
     return {.name = "mc_sim_7b_63", .topology = preset.CutToDepth(std::min(heads, preset.max_depth()))};
   }
-  tree::NamedTopology named = tree::ParseTree(options.tree);
-  if (named.topology.max_depth() > heads) {
-    const tree::NodeId deepest = named.topology.num_nodes() - 1;
-    std::string path;
-    for (const int32_t rank : named.topology.Paths()[static_cast<size_t>(deepest) - 1]) {
-      path += (path.empty() ? "[" : ", ") + std::to_string(rank);
-    }
-    throw UserError("tree '" + named.name + "': path " + path + "] is " + std::to_string(named.topology.max_depth()) +
-                        " deep, but " + options.draft + " has " + std::to_string(heads) + " heads",
-                    "cut the tree to depth " + std::to_string(heads));
-  }
-  return named;
+  return tree::ParseTree(options.tree);
 }
 
 void CheckOptions(const EngineOptions& options) {
@@ -66,10 +55,10 @@ void LoadDrafter(LoadedModel& loaded) {
   if (options.draft.empty()) return;
   loaded.drafter = draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, &loaded.info.warnings);
   loaded.tree = ChooseTree(options, *loaded.drafter);
-  if (loaded.tree.topology.num_nodes() > kMaxRows) {
-    throw UserError("tree '" + loaded.tree.name + "' has " + std::to_string(loaded.tree.topology.num_nodes()) +
-                    " nodes with its root, at most " + std::to_string(kMaxRows) + " rows fit one step");
-  }
+  const tree::Limits limits{.num_heads = loaded.drafter->max_depth(),
+                            .vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size),
+                            .max_nodes = kMaxRows};
+  tree::CheckFits(loaded.tree.topology, limits, "tree '" + loaded.tree.name + "'");
 }
 
 void FillInfo(LoadedModel& loaded) {
@@ -96,7 +85,8 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   loaded->options = options;
   loaded->kv_type = KvType(options.kv_type);
   loaded->queue.table = &kernels::KernelsFor(options.cpu_target);
-  loaded->pool = std::make_unique<base::ThreadPool>(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
+  loaded->pool =
+      std::make_unique<base::ThreadPool>(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
   loaded->queue.pool = loaded->pool.get();
   loaded->weights = model::LoadModelWeights(options.model);
   loaded->tree.name = "none";
@@ -122,7 +112,8 @@ void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_i
   for (size_t i = 0; i < prompt_ids.size(); ++i) {
     if (prompt_ids[i] < 0 || prompt_ids[i] >= config.vocab_size) {
       throw UserError("prompt token " + std::to_string(i) + " is " + std::to_string(prompt_ids[i]) +
-                      ", expected 0 to " + std::to_string(config.vocab_size - 1) + " (vocab_size of " + config.file + ")");
+                      ", expected 0 to " + std::to_string(config.vocab_size - 1) + " (vocab_size of " + config.file +
+                      ")");
     }
   }
 }

@@ -15,7 +15,7 @@ class PhaseClock {
   explicit PhaseClock(std::span<sequence::Sequence* const> sequences)
       : sequences_(sequences), last_(std::chrono::steady_clock::now()) {}
 
-  void Lap(double PhaseTimes::* phase) {
+  void Lap(double PhaseTimes::*phase) {
     const auto now = std::chrono::steady_clock::now();
     const double ms = std::chrono::duration<double, std::milli>(now - last_).count();
     for (sequence::Sequence* sequence : sequences_) sequence->times().*phase += ms;
@@ -126,8 +126,8 @@ void Stepper::Verify(std::span<sequence::Sequence* const> sequences) {
     const int64_t nodes = sequence.tree().topology.num_nodes();
     verify::VerifyInput input;
     input.tree = &sequence.tree();
-    input.logits = kernels::ConstRows(output_.logits.row(first_row_[s]), nodes, output_.logits.cols(),
-                                      output_.logits.stride());
+    input.logits =
+        kernels::ConstRows(output_.logits.row(first_row_[s]), nodes, output_.logits.cols(), output_.logits.stride());
     input.sampling = &sequence.request().sampling;
     input.accept = &sequence.request().accept;
     input.prompt = sequence.request().prompt_ids;

@@ -20,7 +20,8 @@ struct ForwardOutput {
 
 class Decoder {
  public:
-  // `queue` and `weights` must outlive this. `capture_layer`: -1 = none, 0 = the embeddings, l = output of the l-th layer.
+  // `queue` and `weights` must outlive this. `capture_layer`: -1 = none, 0 = the embeddings, l = output of the l-th
+  // layer.
   Decoder(kernels::Queue* queue, const ModelWeights* weights, int64_t capture_layer = -1);
 
   // `pool` holds the blocks that the batch's rows name; its shape is KvShapeFor(config).

@@ -21,8 +21,8 @@ void LayerRunner::Run(const LayerWeights& weights, const RowRotation& rotation, 
   FeedForward(weights, x);
 }
 
-void LayerRunner::Attend(const LayerWeights& weights, const RowRotation& rotation,
-                         std::span<const kernels::RowKv> rows, const kernels::KvLayer& kv, kernels::Rows x) {
+void LayerRunner::Attend(const LayerWeights& weights, const RowRotation& rotation, std::span<const kernels::RowKv> rows,
+                         const kernels::KvLayer& kv, kernels::Rows x) {
   const int64_t q_width = config_.num_heads * config_.head_dim;
   const int64_t kv_width = config_.num_kv_heads * config_.head_dim;
   q_.Resize(x.rows, q_width);

@@ -22,7 +22,8 @@ class LayerRunner {
 
   void Rotate(std::span<const int32_t> positions, std::span<const float> inv_freq, RowRotation& rotation);
 
-  // x [R, D] -> layer(x), in place. Writes the rows' keys and values into `kv` first, so rows of one call see each other.
+  // x [R, D] -> layer(x), in place. Writes the rows' keys and values into `kv` first, so rows of one call see each
+  // other.
   void Run(const LayerWeights& weights, const RowRotation& rotation, std::span<const kernels::RowKv> rows,
            const kernels::KvLayer& kv, kernels::Rows x);
 

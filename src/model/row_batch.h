@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of one forward pass, flat over all sequences. Prompt chunks, single tokens and trees are the same thing here:
-// each row says which token it is, where it stands, and where the keys and values of its own past are.
+// The rows of one forward pass, flat over all sequences. Prompt chunks, single tokens and trees are the same thing
+// here: each row says which token it is, where it stands, and where the keys and values of its own past are.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class RowBatch {
  public:
   void Clear();
 
-  // Rows of a prompt chunk or a single token: positions `first` .. first + tokens.size() - 1, in slots of the same number.
-  // `blocks` must stay valid until the forward pass is done.
+  // Rows of a prompt chunk or a single token: positions `first` .. first + tokens.size() - 1, in slots of the same
+  // number. `blocks` must stay valid until the forward pass is done.
   void AddChain(std::span<const int32_t> tokens, int32_t first, const int32_t* blocks);
   // A row of a tree whose root stands at position and slot `root`: node `node` at depth path.size() - 1, `path` = node
   // numbers from the root (0) to it. Its key and value go to slot root + node.

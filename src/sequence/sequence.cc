@@ -23,8 +23,8 @@ Sequence::Sequence(const GenerationRequest& request, const SequenceSetup& setup)
 void Sequence::TakeFirst(std::span<const float> logits) {
   const bool argmax = request_.accept.rule == AcceptRule::kTypical && request_.accept.root == RootChoice::kArgmax;
   const kernels::TokenHistory history{.prompt = request_.prompt_ids, .output = {}, .path = {}};
-  const int32_t token = argmax ? kernels::Argmax(logits)
-                               : kernels::ChooseToken(logits, request_.sampling, history, noise_, 0, scratch_);
+  const int32_t token =
+      argmax ? kernels::Argmax(logits) : kernels::ChooseToken(logits, request_.sampling, history, noise_, 0, scratch_);
   Append(token, 0);
   if (!finished_ && table_.length() >= max_positions_) Finish(FinishReason::kContext);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All state of one request: tokens, KV blocks, the drafter's memory, the noise of its positions, stop rules, statistics.
+// All state of one request: tokens, KV blocks, the drafter's memory, the noise of its positions, stop rules,
+// statistics.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,8 @@ class TextCollector {
   // `tokenizer` may be null: then there is no text and `stop` must be empty.
   TextCollector(const tokenizer::Tokenizer* tokenizer, std::vector<std::string> stop);
 
-  // Adds a token's text. True when a stop string is complete: the text is then cut before its earliest match and closed.
+  // Adds a token's text. True when a stop string is complete: the text is then cut before its earliest match and
+  // closed.
   bool Push(int32_t id);
   // Adds a token without text (an EOS).
   void PushSilent();

@@ -35,8 +35,6 @@ constexpr const char* NameOf(DType dtype) {
   return "?";
 }
 
-constexpr bool IsFloat(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
+constexpr bool IsFloat(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
 
 }  // namespace hydrant
