@@ -10,9 +10,9 @@ namespace hydrant::checkpoint {
 namespace {
 
 constexpr std::array<std::string_view, 6> kHeadPrefixes = {
-    "medusa_head.",            // FORMATS 2.2 b, f
-    "medusa_heads.",           // d with its prefix, e
-    "hydra_mlp.",              // FORMATS 1.3
+    "medusa_head.",   // layouts b and f
+    "medusa_heads.",  // d with its prefix, e
+    "hydra_mlp.",
     "hydra_lm_head.",          //
     "prefix_embeding_layer.",  // the authors' spelling
     "input_embed_fn.",

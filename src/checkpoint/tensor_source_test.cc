@@ -117,7 +117,7 @@ TEST(TensorSourceTest, ReadsEveryReferenceHeadsFolder) {
   EXPECT_GE(folders, 22U);
 }
 
-// FORMATS 2.2: 61 names, 45 storages, in both containers.
+// Tied blocks (docs/formats.md): 61 names, 45 storages, in both containers.
 TEST(TensorSourceTest, TiedTensorsAreKnownInBothContainers) {
   HYDRANT_NEED_SHARED();
   const auto zip = OpenHeadsFolder(Shared("hydra/hydra_pp_k4_l4"));

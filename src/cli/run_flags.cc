@@ -178,7 +178,7 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
       throw UserError(fmt::format("{} is for typical acceptance only", flag), "add --accept typical, or leave it out");
     }
   }
-  if (flags.Given("--epsilon") && !flags.Given("--alpha")) accept.alpha = std::sqrt(accept.epsilon);  // METHODS 3
+  if (flags.Given("--epsilon") && !flags.Given("--alpha")) accept.alpha = std::sqrt(accept.epsilon);
   if (options.engine.draft.empty() && !options.engine.model.empty()) {
     for (const char* flag : {"--tree", "--candidates", "--compare-plain"}) {
       if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");

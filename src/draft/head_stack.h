@@ -18,7 +18,7 @@ struct Head {
 };
 
 // Blocks `first_layer` .. num_layers - 1 of a head. Blocks whose name is absent, or whose bytes equal the first of
-// them, are that one: released heads repeat one module (FORMATS 1.8), and one copy is read from memory once.
+// them, are that one: released heads repeat one module (docs/formats.md), and one copy is read from memory once.
 std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const HeadsFile& file, int64_t hidden_size,
                                       int32_t head, int32_t first_layer);
 

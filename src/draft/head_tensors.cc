@@ -53,7 +53,7 @@ std::string Fill(std::string_view pattern, int32_t first, int32_t second = 0) {
   return text;
 }
 
-// How one tool spells Medusa heads (FORMATS 2.2). '#' = head, then layer. `lm_head` carries the number of layers as
+// How one tool spells Medusa heads (docs/formats.md). '#' = head, then layer. `lm_head` carries the number of layers as
 // its second number where it has one.
 struct MedusaSpelling {
   const char* layout;
@@ -74,7 +74,7 @@ constexpr std::array<MedusaSpelling, 6> kMedusaSpellings{{
     {"f", "base_model.model.medusa_head.#.#.linear", "base_model.model.medusa_head.#.#", nullptr, nullptr, false},
 }};
 
-// Hydra's two spellings: Dropout takes the even places of prefix-mlp's Sequential (FORMATS 1.3).
+// Hydra's two spellings: Dropout takes the even places of prefix-mlp's Sequential.
 struct HydraSpelling {
   HeadKind kind;
   const char* arch;
@@ -120,7 +120,7 @@ void CheckCounts(const HeadsInfo& info) {
 }
 
 // A count in the config that differs from the keys is worth a word, not a refusal: released configs are wrong
-// (FORMATS 2.1: they say 2 heads where the file has 4).
+// (docs/formats.md: they say 2 heads where the file has 4).
 void WarnIfDifferent(const base::JsonView& config, const char* key, int64_t found, HeadsInfo& info) {
   if (!config.Has(key)) return;
   const int64_t stated = config.At(key).Int(0, 1 << 20);
@@ -169,7 +169,7 @@ bool ResolveMedusa(const checkpoint::TensorSource& tensors, const std::optional<
 }
 
 // Layers by the keys. A safetensors file without the tied names (and without metadata that says so) holds the input
-// block and one more; then the config's count stands, since released trainers repeat that one block (FORMATS 1.8).
+// block and one more; then the config's count stands, since released trainers repeat that one block (docs/formats.md).
 int32_t HydraLayers(const HydraSpelling& spelling, const Counts& counts, const base::JsonView& config,
                     HeadsInfo& info) {
   const int32_t by_keys = (counts.max_layer - spelling.first_index) / spelling.index_step + 1;

@@ -17,7 +17,8 @@ namespace hydrant::draft {
 namespace {
 
 // Head i's first block: two linears over concat[hidden, E(root), E(child 1), .., E(child i)], kept whole here and
-// used by input slice (METHODS 5): the hidden slice once per sequence, each embedding slice once per node.
+// used by input slice (docs/algorithms/hydra_heads.md): the hidden slice once per sequence, each embedding slice once
+// per node.
 struct HydraHead {
   model::Linear linear;    // [D, (i + 2) * D]
   model::Linear residual;  // [D, (i + 2) * D]
@@ -55,7 +56,7 @@ HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base, kernels:
   HydraWeights loaded;
   checkpoint::TableLoader loader(*file.tensors, base.config.file);
   loader.IgnoreIf([](const std::string& name) { return !checkpoint::IsHeadTensor(name); });
-  loader.Ignore("input_embed_fn.weight");  // a copy of the base's embedding (FORMATS 1.8)
+  loader.Ignore("input_embed_fn.weight");  // a copy of the base's embedding
   for (int32_t h = 0; h < file.info.num_heads; ++h) {
     HydraHead head;
     head.linear = TakeLinear(loader, FirstBlockRow(file, hidden, h, "linear"), true);

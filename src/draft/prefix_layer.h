@@ -25,7 +25,7 @@ struct PrefixCache {
 class PrefixLayer {
  public:
   // Takes the layer's tensors. Rope base 10000 and no rope scaling as published, whatever the base model uses
-  // (FORMATS 1.4).
+  // (docs/formats.md).
   PrefixLayer(checkpoint::TableLoader& loader, const HeadsInfo& info, const model::ModelConfig& base,
               kernels::Queue* queue);
 

@@ -8,7 +8,8 @@ namespace hydrant::kernels {
 
 enum class FloatType : uint8_t { kF32, kBF16, kF16 };
 
-// f32 matmul order (METHODS 9): the inputs in 8 slices of `slice` = ceil(I / 8), each one fused chain.
+// f32 matmul order (docs/algorithms/order_of_additions.md): the inputs in 8 slices of `slice` = ceil(I / 8), each one
+// fused chain.
 inline constexpr int64_t kSlices = 8;
 
 struct MatmulArgs {

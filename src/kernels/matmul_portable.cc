@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slow twin of every matmul: plain loops in the order that METHODS 9 fixes.
+// The slow twin of every matmul: plain loops in the order of docs/algorithms/order_of_additions.md.
 #include <cmath>
 
 #include "kernels/targets.h"

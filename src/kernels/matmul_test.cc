@@ -38,7 +38,7 @@ struct TestWeight {
   }
 };
 
-// The order of METHODS 9, written out.
+// The order of docs/algorithms/order_of_additions.md, written out.
 float InOrder(const float* x, const TestWeight& weight, int64_t o) {
   const int64_t inputs = weight.weight.inputs, slice = (inputs + 7) / 8;
   float sum[8] = {};

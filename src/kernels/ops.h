@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations of a forward pass. Each checks its arguments, splits the work over the queue's threads, and calls the
 // active CPU target's kernel. Every op is batch-invariant: a row's bits do not depend on the other rows, on the number
-// of rows, or on the number of threads (METHODS 9). f32 results are equal bit for bit on every CPU target.
+// of rows, or on the number of threads (docs/algorithms/order_of_additions.md). f32 results are equal bit for bit on
+// every CPU target.
 #pragma once
 
 #include <cstdint>
