@@ -21,8 +21,8 @@ Json ReadJsonFile(const std::string& path);
 // ASCII-escaped, one line; invalid UTF-8 in strings becomes U+FFFD.
 std::string DumpJson(const Json& value);
 
-// A value inside a file, with its path, for errors such as "config.json: 'rope_scaling.factor' is "x", expected a number".
-// Holds a pointer into a Json that must outlive it.
+// A value inside a file, with its path, for errors such as "config.json: 'rope_scaling.factor' is "x", expected a
+// number". Holds a pointer into a Json that must outlive it.
 class JsonView {
  public:
   JsonView(const Json& root, std::string file) : value_(&root), file_(std::move(file)) {}
