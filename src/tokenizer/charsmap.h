@@ -7,7 +7,7 @@
 
 namespace hydrant::tokenizer {
 
-// Walks the whole table: every step that any text can take must stay inside it. Throws FileError.
+// Walks the whole table: every step that any text can take must stay inside it, and end. Throws FileError.
 void CheckCharsmap(std::string_view charsmap, const std::string& file);
 
 }  // namespace hydrant::tokenizer

@@ -52,7 +52,9 @@ void Decoder::AddMember(const base::JsonView& json, int* stage) {
     const base::JsonView pattern = json.At("pattern");
     if (!pattern.Has("String") || pattern.At("String").String().empty()) pattern.Fail("{\"String\": text}");
     if (json.At("content").String().size() > kMaxReplacementBytes) json.At("content").Fail("at most 16 bytes");
-    replacements_.emplace_back(pattern.At("String").String(), json.At("content").String());
+    if (!replace_from_.empty()) type.Fail("one Replace at most");
+    replace_from_ = pattern.At("String").String();
+    replace_to_ = json.At("content").String();
   } else if (name == "ByteFallback") {
     own_stage = 1;
     byte_fallback_ = true;
@@ -78,8 +80,7 @@ DecodedToken Decoder::Decode(std::string_view token) const {
     std::optional<std::string> bytes = LettersToBytes(token);
     return {bytes.has_value() ? *std::move(bytes) : std::string(token), false};
   }
-  std::string text(token);
-  for (const auto& [from, to] : replacements_) text = ReplaceAll(text, from, to);
+  std::string text = replace_from_.empty() ? std::string(token) : ReplaceAll(token, replace_from_, replace_to_);
   if (byte_fallback_) {
     const int byte = ParseByteToken(text);
     if (byte >= 0) return {std::string(1, static_cast<char>(static_cast<uint8_t>(byte))), true};

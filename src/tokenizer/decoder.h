@@ -4,8 +4,6 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "base/json.h"
 
@@ -18,8 +16,8 @@ struct DecodedToken {
 
 class Decoder {
  public:
-  // Accepts ByteLevel, or a Sequence of Replace, ByteFallback, Fuse and Strip in this order as Llama tokenizers have
-  // it. Others throw FileError.
+  // Accepts ByteLevel, or a Sequence of one Replace, ByteFallback, Fuse and Strip in this order as Llama tokenizers
+  // have it. Others throw FileError.
   static Decoder Parse(const base::JsonView& json);
 
   DecodedToken Decode(std::string_view token) const;
@@ -32,7 +30,8 @@ class Decoder {
   bool byte_level_ = false;
   bool byte_fallback_ = false;
   bool strips_first_space_ = false;
-  std::vector<std::pair<std::string, std::string>> replacements_;  // from, to
+  std::string replace_from_;  // empty: nothing is replaced
+  std::string replace_to_;
 };
 
 // The byte of "<0x0A>", or -1 when `token` is not written so.

@@ -16,6 +16,9 @@ namespace {
 constexpr size_t kMaxSteps = 16;
 // Every step may lengthen the text; published files prepend and insert one character.
 constexpr size_t kMaxInsertedBytes = 16;
+// A chain of replacements could multiply the text again and again; published ones make at most 3 bytes of 1.
+constexpr size_t kMaxGrowth = 16;
+constexpr size_t kMaxGrownBytes = 1024;
 
 // Nothing below U+0300 changes under NFC or takes part in a composition as a first mark.
 bool IsBelowMarks(std::string_view text) {
@@ -109,6 +112,11 @@ std::string Normalizer::Apply(std::string_view text) const {
     if (step.kind == Kind::kNfc) result = ToNfc(result);
     if (step.kind == Kind::kPrepend && !result.empty()) result.insert(0, step.to);
     if (step.kind == Kind::kReplace) result = ReplaceAll(result, step.from, step.to);
+    if (result.size() > kMaxGrowth * text.size() + kMaxGrownBytes) {
+      throw UserError("the normalizer of the tokenizer makes more than " + std::to_string(result.size()) +
+                          " bytes of a text of " + std::to_string(text.size()),
+                      "tokenizer.json is damaged, or not meant for text");
+    }
   }
   return result;
 }

@@ -18,7 +18,8 @@ class Normalizer {
   // Accepts NFC, Prepend, Replace of a plain string, and a Sequence of them; null = nothing. Others throw FileError.
   static Normalizer Parse(const base::JsonView& json);
 
-  std::string Apply(std::string_view text) const;  // well-formed text
+  // Of well-formed text. Throws UserError where the steps multiply its size.
+  std::string Apply(std::string_view text) const;
   bool empty() const { return steps_.empty(); }
 
  private:

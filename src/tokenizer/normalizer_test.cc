@@ -58,6 +58,17 @@ TEST(NormalizerTest, PrependsAndReplacesInOrder) {
   EXPECT_EQ(normalizer.Apply(""), "");
 }
 
+TEST(NormalizerTest, RefusesToMultiplyTheText) {
+  base::Json steps = base::Json::array();
+  for (int i = 0; i < 8; ++i) {
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaaaaaaaaaaaaaa"}});
+  }
+  const base::Json json = {{"type", "Sequence"}, {"normalizers", steps}};
+  const Normalizer normalizer = Normalizer::Parse(base::JsonView(json, "t.json"));
+  EXPECT_EQ(normalizer.Apply("b"), "b");
+  EXPECT_THROW(normalizer.Apply("aaaa"), UserError);
+}
+
 TEST(NormalizerTest, RefusesUnknownOnesByName) {
   try {
     Parsed(R"({"type":"Sequence","normalizers":[{"type":"BertNormalizer"}]})");

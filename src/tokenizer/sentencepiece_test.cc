@@ -172,6 +172,10 @@ TEST(CharsmapTest, RefusesTablesThatLeadOutside) {
   EXPECT_THAT(message(Charsmap(0, "no end")), HasSubstr("outside its texts"));
   EXPECT_THAT(message(Charsmap(0, std::string(200, 'x') + '\0')), HasSubstr("200 bytes"));
   EXPECT_THAT(message(Charsmap(0, std::string("\xFF\0", 2))), HasSubstr("not valid UTF-8"));
+  std::string circle = Charsmap(2, texts);  // the children of 'a' are those of the root
+  const uint32_t node = 'a' | static_cast<uint32_t>('a') << 10;
+  std::memcpy(circle.data() + 4 + size_t{4} * (256 ^ 'a'), &node, 4);
+  EXPECT_THAT(message(circle), HasSubstr("a key of more than 64 bytes"));
   std::string far = Charsmap(2, texts);
   const uint32_t root = 512U << 10;
   std::memcpy(far.data() + 4, &root, 4);
