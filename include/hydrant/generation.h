@@ -65,7 +65,7 @@ enum class FinishReason : uint8_t {
   kEos,        // an end-of-sequence id; it is the last of token_ids
   kStop,       // a stop string
   kLength,     // max_tokens
-  kContext,    // max_position_embeddings
+  kContext,    // prompt and reply together reach max_position_embeddings
   kCancelled,  // the callback asked to stop
 };
 

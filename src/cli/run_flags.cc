@@ -180,10 +180,9 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
   }
   if (flags.Given("--epsilon") && !flags.Given("--alpha")) accept.alpha = std::sqrt(accept.epsilon);
   if (options.engine.draft.empty() && !options.engine.model.empty()) {
-    for (const char* flag : {"--tree", "--candidates", "--compare-plain"}) {
+    for (const char* flag : {"--tree", "--compare-plain"}) {
       if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
     }
-    if (accept.rule == AcceptRule::kTypical) throw UserError("--accept typical needs draft heads", "give --draft DIR");
   }
   if (options.compare_plain && accept.rule == AcceptRule::kTypical) {
     throw UserError("--compare-plain checks that both texts are equal, which typical acceptance does not promise",

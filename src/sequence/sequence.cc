@@ -26,7 +26,6 @@ void Sequence::TakeFirst(std::span<const float> logits) {
   const int32_t token =
       argmax ? kernels::Argmax(logits) : kernels::ChooseToken(logits, request_.sampling, history, noise_, 0, scratch_);
   Append(token, 0);
-  if (!finished_ && table_.length() >= max_positions_) Finish(FinishReason::kContext);
 }
 
 void Sequence::Plant(const tree::Topology& topology) {
@@ -46,7 +45,6 @@ void Sequence::Commit(const verify::Verdict& verdict) {
     Append(tree_.tokens[static_cast<size_t>(verdict.path[i])], static_cast<int32_t>(i) + 1);
   }
   if (!finished_) Append(verdict.bonus, 0);
-  if (!finished_ && table_.length() >= max_positions_) Finish(FinishReason::kContext);
   noise_.Forget(static_cast<int64_t>(output_.size()));
 }
 
@@ -74,6 +72,8 @@ void Sequence::Append(int32_t token, int32_t depth) {
     Finish(FinishReason::kStop);
   } else if (static_cast<int64_t>(output_.size()) >= request_.stop.max_tokens) {
     Finish(FinishReason::kLength);
+  } else if (request_.prompt_ids.size() + output_.size() >= static_cast<size_t>(max_positions_)) {
+    Finish(FinishReason::kContext);
   }
 }
 
