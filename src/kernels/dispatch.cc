@@ -15,12 +15,14 @@ namespace {
 constexpr std::array<std::string_view, 4> kNames{"auto", "portable", "avx2", "avx512"};
 
 using Matmul = void (*)(const MatmulArgs&, int64_t, int64_t);
+using Attend = void (*)(const AttentionArgs&);
 using Gumbel = void (*)(uint64_t, uint32_t, uint32_t, int64_t, float*);
 
-KernelTable MakeTable(const char* name, Matmul matmul, const RowwiseEntries& rowwise, Gumbel gumbel_row) {
+KernelTable MakeTable(const char* name, Matmul matmul, Attend attention, const RowwiseEntries& rowwise,
+                      Gumbel gumbel_row) {
   return {.name = name,
           .matmul = matmul,
-          .attention = rowwise.attention,
+          .attention = attention,
           .rms_norm = rowwise.rms_norm,
           .rope_table = rowwise.rope_table,
           .rope = rowwise.rope,
@@ -38,8 +40,9 @@ struct Target {
 
 const std::array<Target, 3>& Targets() {
 #if defined(__x86_64__)
-  static const KernelTable avx2 = MakeTable("avx2", MatmulAvx2, RowwiseAvx2(), GumbelRowAvx2);
-  static const KernelTable avx512 = MakeTable("avx512", MatmulAvx512, RowwiseAvx512(), GumbelRowAvx512);
+  static const KernelTable avx2 = MakeTable("avx2", MatmulAvx2, AttentionAvx2, RowwiseAvx2(), GumbelRowAvx2);
+  static const KernelTable avx512 =
+      MakeTable("avx512", MatmulAvx512, AttentionAvx512, RowwiseAvx512(), GumbelRowAvx512);
   static const KernelTable* const avx2_table = &avx2;
   static const KernelTable* const avx512_table = &avx512;
 #else
@@ -82,7 +85,8 @@ const KernelTable& Named(std::string_view name, const std::string& where) {
 }  // namespace
 
 const KernelTable& PortableKernels() {
-  static const KernelTable table = MakeTable("portable", MatmulPortable, RowwisePortable(), GumbelRowPortable);
+  static const KernelTable table =
+      MakeTable("portable", MatmulPortable, AttentionPortable, RowwisePortable(), GumbelRowPortable);
   return table;
 }
 

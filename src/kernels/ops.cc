@@ -217,7 +217,6 @@ void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvL
   for (const RowKv& row : rows) longest = std::max<int64_t>(longest, row.position + 1);
   const int64_t items = q.rows * kv.num_kv_heads * parts;
   queue.pool->ParallelFor(items, GrainFor(4 * longest * width * part), [&](int64_t begin, int64_t end) {
-    std::vector<float> scratch(static_cast<size_t>(2 * kBlockPositions * width));
     for (int64_t item = begin; item < end; ++item) {
       const int64_t r = item / (kv.num_kv_heads * parts);
       const int64_t kv_head = item / parts % kv.num_kv_heads;
@@ -238,7 +237,6 @@ void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvL
       args.first = options.window > 0 ? std::max(0, row.position - options.window + 1) : 0;
       args.last = row.position;
       args.identity_length = row.identity_length;
-      args.scratch = scratch.data();
       queue.table->attention(args);
     }
   });

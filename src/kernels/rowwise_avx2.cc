@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <immintrin.h>
+
 #include <cstdint>
 
 #include "kernels/targets.h"
@@ -6,12 +8,15 @@
 namespace hydrant::kernels {
 namespace {
 
+// The order matters.
+// clang-format off
+#include "kernels/lanes_avx2.h"
+#include "kernels/exp_inl.h"
 #include "kernels/rowwise_inl.h"
+// clang-format on
 
 }  // namespace
 
-RowwiseEntries RowwiseAvx2() {
-  return {AttentionKernel, RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel};
-}
+RowwiseEntries RowwiseAvx2() { return {RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel}; }
 
 }  // namespace hydrant::kernels

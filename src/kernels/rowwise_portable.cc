@@ -6,12 +6,17 @@
 namespace hydrant::kernels {
 namespace {
 
+// The order matters.
+// clang-format off
+#include "kernels/lanes_portable.h"
+#include "kernels/exp_inl.h"
 #include "kernels/rowwise_inl.h"
+// clang-format on
 
 }  // namespace
 
 RowwiseEntries RowwisePortable() {
-  return {AttentionKernel, RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel};
+  return {RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel};
 }
 
 }  // namespace hydrant::kernels

@@ -14,9 +14,12 @@ void MatmulPortable(const MatmulArgs& args, int64_t output_begin, int64_t output
 void MatmulAvx2(const MatmulArgs& args, int64_t output_begin, int64_t output_end);
 void MatmulAvx512(const MatmulArgs& args, int64_t output_begin, int64_t output_end);
 
-// Row-wise ops and attention of one target.
+void AttentionPortable(const AttentionArgs& args);
+void AttentionAvx2(const AttentionArgs& args);
+void AttentionAvx512(const AttentionArgs& args);
+
+// Row-wise ops of one target.
 struct RowwiseEntries {
-  void (*attention)(const AttentionArgs& args);
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   void (*rope_table)(float position, const float* inv_freq, int64_t half, float* cos, float* sin);
   void (*rope)(float* head, const float* cos, const float* sin, int64_t half);

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+
+#include "kernels/targets.h"
+
+namespace hydrant::kernels {
+namespace {
+
+// The order matters.
+// clang-format off
+#include "kernels/lanes_portable.h"
+#include "kernels/exp_inl.h"
+#include "kernels/attention_inl.h"
+// clang-format on
+
+}  // namespace
+
+void AttentionPortable(const AttentionArgs& args) { AttentionKernel(args); }
+
+}  // namespace hydrant::kernels

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixteen f32 lanes in one zmm. Included by avx512 files inside their unnamed namespace, after <immintrin.h>.
+
+struct Lanes {
+  __m512 v;
+};
+
+constexpr int64_t kDotBatch = 16;    // dot products at once: one register each
+constexpr int64_t kValueChunks = 8;  // output chunks at once: chains of fused latency 4 on two ports
+
+inline __mmask16 FirstLanes(int64_t n) { return static_cast<__mmask16>((1U << n) - 1U); }
+
+inline Lanes Set(float x) { return {_mm512_set1_ps(x)}; }
+inline Lanes Load(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline Lanes LoadPart(const float* p, int64_t n) { return {_mm512_maskz_loadu_ps(FirstLanes(n), p)}; }
+inline void Store(float* p, Lanes a) { _mm512_storeu_ps(p, a.v); }
+inline void StorePart(float* p, Lanes a, int64_t n) { _mm512_mask_storeu_ps(p, FirstLanes(n), a.v); }
+
+inline Lanes Add(Lanes a, Lanes b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline Lanes Sub(Lanes a, Lanes b) { return {_mm512_sub_ps(a.v, b.v)}; }
+inline Lanes Mul(Lanes a, Lanes b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline Lanes Div(Lanes a, Lanes b) { return {_mm512_div_ps(a.v, b.v)}; }
+inline Lanes Fma(Lanes a, Lanes b, Lanes c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline Lanes Max(Lanes a, Lanes b) { return {_mm512_max_ps(a.v, b.v)}; }  // a > b ? a : b
+// a < b ? x : y, false for NaN.
+inline Lanes SelectLess(Lanes a, Lanes b, Lanes x, Lanes y) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), y.v, x.v)};
+}
+inline Lanes SelectNan(Lanes a, Lanes x, Lanes y) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), y.v, x.v)};
+}
+// a * 2^k for an integer k, in two exact halves so that k = 128 does not overflow early.
+inline Lanes ScaleByPower(Lanes a, Lanes k) {
+  const __m512i bias = _mm512_set1_epi32(127);
+  const __m512i n = _mm512_cvttps_epi32(k.v);
+  const __m512i half = _mm512_srai_epi32(n, 1);
+  const __m512i rest = _mm512_sub_epi32(n, half);
+  const __m512 first = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(half, bias), 23));
+  const __m512 second = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(rest, bias), 23));
+  return {_mm512_mul_ps(_mm512_mul_ps(a.v, first), second)};
+}
+
+template <FloatType kType>
+inline Lanes Widen(__m256i halves) {
+  if (kType == FloatType::kF16) return {_mm512_cvtph_ps(halves)};
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16))};
+}
+// Elements index .. index + 15 of an array of kType.
+template <FloatType kType>
+inline Lanes LoadWide(const uint8_t* p, int64_t index) {
+  if (kType == FloatType::kF32) return Load(reinterpret_cast<const float*>(p + 4 * index));
+  return Widen<kType>(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2 * index)));
+}
+template <FloatType kType>
+inline Lanes LoadWidePart(const uint8_t* p, int64_t index, int64_t n) {
+  if (kType == FloatType::kF32) return LoadPart(reinterpret_cast<const float*>(p + 4 * index), n);
+  return Widen<kType>(_mm256_maskz_loadu_epi16(FirstLanes(n), p + 2 * index));
+}
+
+// The tree 8-4-2-1 over the lanes.
+inline float TreeSum(Lanes a) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float TreeMax(Lanes a) {
+  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+// Lane i of the result is TreeSum(in[i]): the tree for sixteen registers at once, two inputs of a step side by side.
+inline Lanes TreeSums(const Lanes* in) {
+  __m512 four[4];  // [group j]: in each 128-bit lane k, the sums of in[4 k + j] by index mod 4
+  for (int j = 0; j < 4; ++j) {
+    const __m512 a = in[j].v, b = in[j + 4].v, c = in[j + 8].v, d = in[j + 12].v;
+    const __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+    const __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xEE));
+    four[j] = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
+  }
+  __m512 two[2];
+  for (int j = 0; j < 2; ++j) {
+    const __m512d p = _mm512_castps_pd(four[2 * j]), q = _mm512_castps_pd(four[2 * j + 1]);
+    two[j] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(p, q)), _mm512_castpd_ps(_mm512_unpackhi_pd(p, q)));
+  }
+  return {_mm512_add_ps(_mm512_shuffle_ps(two[0], two[1], 0x88), _mm512_shuffle_ps(two[0], two[1], 0xDD))};
+}
