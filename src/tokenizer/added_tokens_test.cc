@@ -20,7 +20,7 @@ std::string Shown(const AddedTokenFinder& finder, const std::string& text, bool 
   return shown;
 }
 
-void Add(AddedTokenFinder* finder, AddedToken token) { finder->Add(token, token.content); }
+void Add(AddedTokenFinder* finder, const AddedToken& token) { finder->Add(token, token.content); }
 
 TEST(AddedTokensTest, TakesTheLeftmostThenTheLongest) {
   AddedTokenFinder finder;

@@ -79,8 +79,8 @@ TEST(PreTokenizerTest, GivesUpOnExponentialPatterns) {
 }
 
 TEST(PreTokenizerTest, TakesLongTextsWithPublishedPatterns) {
-  const PreTokenizer llama3 = Parsed(SplitJson(
-      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"));
+  const PreTokenizer llama3 = Parsed(SplitJson(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
+                                               R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"));
   EXPECT_EQ(Words(llama3, std::string(1 << 20, 'a')).size(), 1U);
   EXPECT_EQ(Words(llama3, std::string(1 << 20, ' ') + "a").size(), 2U);
   EXPECT_EQ(Words(llama3, std::string(1 << 20, '!')).size(), 1U);

@@ -10,7 +10,7 @@ namespace hydrant::tokenizer {
 namespace {
 
 TEST(Utf8Test, ReadsTheFirstAndLastCharacterOfEveryLength) {
-  for (const char32_t code : {0x0, 0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF}) {
+  for (const char32_t code : {0x0U, 0x7FU, 0x80U, 0x7FFU, 0x800U, 0xD7FFU, 0xE000U, 0xFFFFU, 0x10000U, 0x10FFFFU}) {
     std::string text;
     AppendUtf8(code, &text);
     const Utf8Char read = NextChar(text + "x");
