@@ -11,11 +11,19 @@ enum class FloatType : uint8_t { kF32, kBF16, kF16 };
 // f32 matmul order (docs/algorithms/order_of_additions.md): the inputs in 8 slices of `slice` = ceil(I / 8), each one
 // fused chain.
 inline constexpr int64_t kSlices = 8;
+// Rows of one call: weights are read once for them.
+inline constexpr int64_t kMatmulRows = 64;
 
+// x comes packed. The first `lane_rows` rows in groups of the table's row_lanes: [group][I][row_lanes], lanes past the
+// last row zero. The other rows by slices: [row][padded_slice][8], lane s of step j is input s * slice + j, zero past
+// the end.
 struct MatmulArgs {
-  const float* packed = nullptr;  // x as [R][slice][8]: lane s of step j is input s * slice + j, zero past the end
-  int64_t rows = 0;               // R
-  int64_t slice = 0;
+  const float* packed_lanes = nullptr;
+  const float* packed_slices = nullptr;
+  int64_t rows = 0;                 // R <= kMatmulRows
+  int64_t lane_rows = 0;            // of them
+  int64_t slice = 0;                // ceil(I / 8)
+  int64_t padded_slice = 0;         // rounded up to 8
   const uint8_t* weight = nullptr;  // [O, I], unaligned
   FloatType type = FloatType::kF32;
   int64_t inputs = 0;           // I

@@ -14,22 +14,50 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kNames{"auto", "portable", "avx2", "avx512"};
 
-using Matmul = void (*)(const MatmulArgs&, int64_t, int64_t);
-using Attend = void (*)(const AttentionArgs&);
-using Gumbel = void (*)(uint64_t, uint32_t, uint32_t, int64_t, float*);
-
-KernelTable MakeTable(const char* name, Matmul matmul, Attend attention, const RowwiseEntries& rowwise,
-                      Gumbel gumbel_row) {
-  return {.name = name,
-          .matmul = matmul,
-          .attention = attention,
-          .rms_norm = rowwise.rms_norm,
-          .rope_table = rowwise.rope_table,
-          .rope = rowwise.rope,
-          .silu_mul = rowwise.silu_mul,
-          .residual_silu = rowwise.residual_silu,
-          .gumbel_row = gumbel_row};
+// The rest of a table is the target's entries, one by one.
+KernelTable WithRowwise(KernelTable table, const RowwiseEntries& rowwise) {
+  table.rms_norm = rowwise.rms_norm;
+  table.rope_table = rowwise.rope_table;
+  table.rope = rowwise.rope;
+  table.silu_mul = rowwise.silu_mul;
+  table.residual_silu = rowwise.residual_silu;
+  return table;
 }
+
+KernelTable MakePortable() {
+  KernelTable table{};
+  table.name = "portable";
+  table.matmul = MatmulPortable;
+  table.attention = AttentionPortable;
+  table.gumbel_row = GumbelRowPortable;
+  return WithRowwise(table, RowwisePortable());
+}
+
+#if defined(__x86_64__)
+KernelTable MakeAvx2() {
+  KernelTable table{};
+  table.name = "avx2";
+  table.matmul = MatmulAvx2;
+  table.row_lanes = 8;
+  table.min_row_lanes = 5;
+  table.pack_lanes = PackLanesAvx2;
+  table.attention = AttentionAvx2;
+  table.gumbel_row = GumbelRowAvx2;
+  return WithRowwise(table, RowwiseAvx2());
+}
+
+KernelTable MakeAvx512() {
+  KernelTable table{};
+  table.name = "avx512";
+  table.matmul = MatmulAvx512;
+  table.row_lanes = 16;
+  table.min_row_lanes = 9;
+  table.pack_lanes = PackLanesAvx512;
+  table.attention = AttentionAvx512;
+  table.gumbel_row = GumbelRowAvx512;
+  return WithRowwise(table, RowwiseAvx512());
+}
+#endif
 
 struct Target {
   std::string_view name;
@@ -40,9 +68,8 @@ struct Target {
 
 const std::array<Target, 3>& Targets() {
 #if defined(__x86_64__)
-  static const KernelTable avx2 = MakeTable("avx2", MatmulAvx2, AttentionAvx2, RowwiseAvx2(), GumbelRowAvx2);
-  static const KernelTable avx512 =
-      MakeTable("avx512", MatmulAvx512, AttentionAvx512, RowwiseAvx512(), GumbelRowAvx512);
+  static const KernelTable avx2 = MakeAvx2();
+  static const KernelTable avx512 = MakeAvx512();
   static const KernelTable* const avx2_table = &avx2;
   static const KernelTable* const avx512_table = &avx512;
 #else
@@ -85,8 +112,7 @@ const KernelTable& Named(std::string_view name, const std::string& where) {
 }  // namespace
 
 const KernelTable& PortableKernels() {
-  static const KernelTable table =
-      MakeTable("portable", MatmulPortable, AttentionPortable, RowwisePortable(), GumbelRowPortable);
+  static const KernelTable table = MakePortable();
   return table;
 }
 

@@ -18,6 +18,10 @@ struct KernelTable {
   const char* name;  // "portable", "avx2", "avx512"
 
   void (*matmul)(const MatmulArgs& args, int64_t output_begin, int64_t output_end);
+  // Rows per vector when matmul takes one input of many rows at a time, 0 = never; and how many rows that pays for.
+  int64_t row_lanes, min_row_lanes;
+  // Packs rows <= row_lanes rows of x, `stride` apart, as [inputs][row_lanes].
+  void (*pack_lanes)(const float* x, int64_t stride, int64_t rows, int64_t inputs, float* packed);
   void (*attention)(const AttentionArgs& args);
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   void (*rope_table)(float position, const float* inv_freq, int64_t half, float* cos, float* sin);

@@ -26,13 +26,13 @@ float WeightAt(const MatmulArgs& args, int64_t output, int64_t input) {
 void MatmulPortable(const MatmulArgs& args, int64_t output_begin, int64_t output_end) {
   for (int64_t o = output_begin; o < output_end; ++o) {
     for (int64_t r = 0; r < args.rows; ++r) {
-      const float* x = args.packed + r * args.slice * kSlices;
+      const float* x = args.packed_slices + r * args.padded_slice * kSlices;
       float sum[kSlices] = {};
-      for (int64_t j = 0; j < args.slice; ++j) {
+      for (int64_t j = 0; j < args.padded_slice; ++j) {
         for (int64_t s = 0; s < kSlices; ++s) {
           const int64_t input = s * args.slice + j;
-          // Short slices are padded with zeros, which turn a -0 into +0: here too, as in the vector kernels.
-          const float weight = input < args.inputs ? WeightAt(args, o, input) : 0.0F;
+          // Slices are padded to whole groups of 8 with zeros, which turn a -0 into +0: as in the vector kernels.
+          const float weight = j < args.slice && input < args.inputs ? WeightAt(args, o, input) : 0.0F;
           sum[s] = std::fma(x[j * kSlices + s], weight, sum[s]);
         }
       }

@@ -38,14 +38,43 @@ std::vector<float>& PackedScratch() {
   return scratch;
 }
 
-// x as [R][slice][8]; zero past the inputs, so that the vector kernels may multiply there.
-void PackRow(const float* x, int64_t inputs, int64_t slice, float* packed) {
+// One row as [padded slice][8]; zero past the inputs, so that the vector kernels may multiply there.
+void PackSlices(const float* x, const MatmulArgs& args, float* packed) {
   for (int64_t s = 0; s < kSlices; ++s) {
-    const int64_t begin = std::min(s * slice, inputs);
-    const int64_t count = std::min(slice, inputs - begin);
+    const int64_t begin = std::min(s * args.slice, args.inputs);
+    const int64_t count = std::min(args.slice, args.inputs - begin);
     for (int64_t j = 0; j < count; ++j) packed[j * kSlices + s] = x[begin + j];
-    for (int64_t j = count; j < slice; ++j) packed[j * kSlices + s] = 0.0F;
+    for (int64_t j = count; j < args.padded_slice; ++j) packed[j * kSlices + s] = 0.0F;
   }
+}
+
+// Decides which rows go by lanes and packs them all.
+void Pack(Queue& queue, ConstRows x, MatmulArgs& args) {
+  const KernelTable& table = *queue.table;
+  int64_t groups = 0;
+  if (table.row_lanes > 0) {
+    groups = x.rows / table.row_lanes;
+    if (x.rows % table.row_lanes >= table.min_row_lanes) ++groups;
+    args.lane_rows = std::min(x.rows, groups * table.row_lanes);
+  }
+  const int64_t group_floats = table.row_lanes * x.cols, row_floats = args.padded_slice * kSlices;
+  std::vector<float>& scratch = PackedScratch();
+  scratch.resize(static_cast<size_t>(groups * group_floats + (x.rows - args.lane_rows) * row_floats));
+  float* lanes = scratch.data();  // of this thread: workers have a scratch of their own
+  float* slices = lanes + groups * group_floats;
+  args.packed_lanes = lanes;
+  args.packed_slices = slices;
+  ForRows(queue, groups + x.rows - args.lane_rows, x.cols * std::max<int64_t>(1, table.row_lanes / 4),
+          [&](int64_t item) {
+            if (item < groups) {
+              const int64_t r = item * table.row_lanes;
+              table.pack_lanes(x.row(r), x.stride, std::min(table.row_lanes, x.rows - r), x.cols,
+                               lanes + item * group_floats);
+            } else {
+              const int64_t r = item - groups;
+              PackSlices(x.row(args.lane_rows + r), args, slices + r * row_floats);
+            }
+          });
 }
 
 }  // namespace
@@ -74,26 +103,26 @@ void Matmul(Queue& queue, ConstRows x, const Weight& weight, std::span<const flo
   HYDRANT_CHECK(bias.empty() || static_cast<int64_t>(bias.size()) == weight.outputs);
   if (x.rows == 0) return;
   MatmulArgs args;
-  args.rows = x.rows;
   args.inputs = weight.inputs;
   args.slice = (weight.inputs + kSlices - 1) / kSlices;
-  std::vector<float>& packed = PackedScratch();
-  packed.resize(static_cast<size_t>(x.rows * args.slice * kSlices));
-  float* packed_data = packed.data();  // of this thread: workers have a scratch of their own
-  ForRows(queue, x.rows, x.cols,
-          [&](int64_t r) { PackRow(x.row(r), x.cols, args.slice, packed_data + r * args.slice * kSlices); });
-  args.packed = packed_data;
+  args.padded_slice = (args.slice + 7) / 8 * 8;
   args.weight = weight.data;
   args.type = TypeOf(weight.dtype);
   args.row_stride = weight.row_stride;
   args.bias = bias.empty() ? nullptr : bias.data();
-  args.out = out.data;
   args.out_stride = out.stride;
   args.add = mode == MatmulMode::kAdd;
-  // Panels of 4 outputs; 16 keep two threads off each other's cache lines.
-  const int64_t grain = std::max<int64_t>(16, GrainFor(x.rows * x.cols) / 16 * 16);
-  queue.pool->ParallelFor(weight.outputs, grain,
-                          [&](int64_t begin, int64_t end) { queue.table->matmul(args, begin, end); });
+  for (int64_t begin = 0; begin < x.rows; begin += kMatmulRows) {
+    args.rows = std::min(kMatmulRows, x.rows - begin);
+    args.out = out.row(begin);
+    args.lane_rows = 0;
+    Pack(queue, ConstRows(x.row(begin), args.rows, x.cols, x.stride), args);
+    // Panels of 16 outputs: a cache line of f32, so that two threads do not write to one.
+    const int64_t panels = (weight.outputs + 15) / 16;
+    queue.pool->ParallelFor(panels, GrainFor(16 * (args.rows + 2) * x.cols / 4), [&](int64_t first, int64_t last) {
+      queue.table->matmul(args, first * 16, std::min(last * 16, weight.outputs));
+    });
+  }
 }
 
 void RmsNorm(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows out) {

@@ -14,6 +14,9 @@ void MatmulPortable(const MatmulArgs& args, int64_t output_begin, int64_t output
 void MatmulAvx2(const MatmulArgs& args, int64_t output_begin, int64_t output_end);
 void MatmulAvx512(const MatmulArgs& args, int64_t output_begin, int64_t output_end);
 
+void PackLanesAvx2(const float* x, int64_t stride, int64_t rows, int64_t inputs, float* packed);
+void PackLanesAvx512(const float* x, int64_t stride, int64_t rows, int64_t inputs, float* packed);
+
 void AttentionPortable(const AttentionArgs& args);
 void AttentionAvx2(const AttentionArgs& args);
 void AttentionAvx512(const AttentionArgs& args);
