@@ -83,7 +83,7 @@ constexpr const char* NameOf(FinishReason reason) {
 // Wall time by phase, in milliseconds, summed over the generation.
 struct PhaseTimes {
   double prefill = 0;  // the prompt's own forwards
-  double draft = 0;    // heads
+  double draft = 0;    // heads, and the prefix layer over newly committed rows
   double forward = 0;  // base model in the steps
   double verify = 0;   // choosing tokens and walking the tree
   double commit = 0;   // KV copies, stop rules, text

@@ -68,8 +68,10 @@ void Stepper::Step(std::span<sequence::Sequence* const> sequences) {
   clock.Lap(&PhaseTimes::forward);
   Verify(sequences);
   clock.Lap(&PhaseTimes::verify);
-  Commit(sequences);
+  for (size_t s = 0; s < sequences.size(); ++s) sequences[s]->Commit(verdicts_[s]);
   clock.Lap(&PhaseTimes::commit);
+  Absorb(sequences);
+  clock.Lap(&PhaseTimes::draft);
 }
 
 // The tree, cut so that no row passes the context limit.
@@ -137,15 +139,14 @@ void Stepper::Verify(std::span<sequence::Sequence* const> sequences) {
   }
 }
 
-void Stepper::Commit(std::span<sequence::Sequence* const> sequences) {
-  for (size_t s = 0; s < sequences.size(); ++s) sequences[s]->Commit(verdicts_[s]);
+// Hands the hidden rows of the committed tokens to the drafter: the root's row and those of the accepted nodes.
+void Stepper::Absorb(std::span<sequence::Sequence* const> sequences) {
   if (context_.drafter == nullptr) return;
   const Matrix& hidden = context_.drafter->hidden_layer_offset() > 0 ? output_.captured : output_.hidden;
   absorbs_.clear();
   accepted_hidden_.resize(sequences.size());
   for (size_t s = 0; s < sequences.size(); ++s) {
     if (!sequences[s]->drafts() || sequences[s]->finished()) continue;
-    // The root's row and those of the accepted nodes, behind one another.
     const std::vector<tree::NodeId>& path = verdicts_[s].path;
     Matrix& rows = accepted_hidden_[s];
     rows.Resize(static_cast<int64_t>(path.size()) + 1, hidden.cols());

@@ -40,7 +40,7 @@ class Stepper {
   void Draft(std::span<sequence::Sequence* const> sequences);
   void LayOut(std::span<sequence::Sequence* const> sequences);
   void Verify(std::span<sequence::Sequence* const> sequences);
-  void Commit(std::span<sequence::Sequence* const> sequences);
+  void Absorb(std::span<sequence::Sequence* const> sequences);
 
   StepContext context_;
   std::vector<tree::Topology> by_depth_;  // the tree cut to depth d, made when first needed
