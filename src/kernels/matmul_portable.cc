@@ -21,21 +21,40 @@ float WeightAt(const MatmulArgs& args, int64_t output, int64_t input) {
   return Float16ToFloat(bits);
 }
 
+constexpr int64_t kSteps = 64;  // of weights decoded at a time
+
+// weights[j][s] = input step + j of slice s of one output. Slices are padded to whole groups of 8 steps with zeros,
+// which turn a -0 into +0: as in the vector kernels.
+void Decode(const MatmulArgs& args, int64_t output, int64_t step, int64_t steps, float (*weights)[kSlices]) {
+  for (int64_t j = 0; j < steps; ++j) {
+    for (int64_t s = 0; s < kSlices; ++s) {
+      const int64_t input = s * args.slice + step + j;
+      weights[j][s] = step + j < args.slice && input < args.inputs ? WeightAt(args, output, input) : 0.0F;
+    }
+  }
+}
+
 }  // namespace
 
 void MatmulPortable(const MatmulArgs& args, int64_t output_begin, int64_t output_end) {
+  float weights[kSteps][kSlices];
+  float sums[kMatmulRows][kSlices];
   for (int64_t o = output_begin; o < output_end; ++o) {
     for (int64_t r = 0; r < args.rows; ++r) {
-      const float* x = args.packed_slices + r * args.padded_slice * kSlices;
-      float sum[kSlices] = {};
-      for (int64_t j = 0; j < args.padded_slice; ++j) {
-        for (int64_t s = 0; s < kSlices; ++s) {
-          const int64_t input = s * args.slice + j;
-          // Slices are padded to whole groups of 8 with zeros, which turn a -0 into +0: as in the vector kernels.
-          const float weight = j < args.slice && input < args.inputs ? WeightAt(args, o, input) : 0.0F;
-          sum[s] = std::fma(x[j * kSlices + s], weight, sum[s]);
+      for (int64_t s = 0; s < kSlices; ++s) sums[r][s] = 0.0F;
+    }
+    for (int64_t step = 0; step < args.padded_slice; step += kSteps) {
+      const int64_t steps = args.padded_slice - step < kSteps ? args.padded_slice - step : kSteps;
+      Decode(args, o, step, steps, weights);
+      for (int64_t r = 0; r < args.rows; ++r) {
+        const float* x = args.packed_slices + (r * args.padded_slice + step) * kSlices;
+        for (int64_t j = 0; j < steps; ++j) {
+          for (int64_t s = 0; s < kSlices; ++s) sums[r][s] = std::fma(x[j * kSlices + s], weights[j][s], sums[r][s]);
         }
       }
+    }
+    for (int64_t r = 0; r < args.rows; ++r) {
+      const float* sum = sums[r];
       const float total = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
       const float value = args.bias != nullptr ? total + args.bias[o] : total;
       float& out = args.out[r * args.out_stride + o];
