@@ -107,26 +107,56 @@ void ThreadPool::RunJob(Job job) {
   failed_.store(false, std::memory_order_relaxed);
   num_at_barrier_.store(0, std::memory_order_relaxed);
   num_busy_.store(num_threads_ - 1, std::memory_order_relaxed);
-  // Sequentially consistent with AwaitJob's count: either it sees the new number or we see a sleeper.
   job_number_.fetch_add(1);
-  if (num_asleep_.load() > 0) {
-    const std::lock_guard lock(mutex_);
-    wake_.notify_all();
-  }
-  CallGuarded(0);
+  WakeSleepers();
+  Guarded([&] { job_.call(job_.context, 0); });
   const auto done = [&] { return num_busy_.load(std::memory_order_acquire) == 0; };
   while (!SpinUntil(done)) sched_yield();
-  running_ = false;
-  if (failed_.load(std::memory_order_relaxed)) {
-    std::exception_ptr error;
-    std::swap(error, first_error_);
-    std::rethrow_exception(error);
+  RethrowFailure();
+}
+
+void ThreadPool::RunPieces(PieceJob job, int64_t pieces) {
+  HYDRANT_CHECK(!running_ && pieces < (1 << 16));
+  running_ = true;
+  piece_job_ = job;
+  failed_.store(false, std::memory_order_relaxed);
+  num_pieces_done_.store(0, std::memory_order_relaxed);
+  const uint64_t number = (ticket_.load(std::memory_order_relaxed) >> 32) + 1;
+  ticket_.store(number << 32 | static_cast<uint64_t>(pieces) << 16);
+  WakeSleepers();
+  TakePieces();
+  const auto done = [&] { return num_pieces_done_.load(std::memory_order_acquire) == pieces; };
+  while (!SpinUntil(done)) sched_yield();
+  RethrowFailure();
+}
+
+// After the sequentially consistent store of a job, and so is AwaitJob's count: it sees the job or we see a sleeper.
+void ThreadPool::WakeSleepers() {
+  if (num_asleep_.load() == 0) return;
+  const std::lock_guard lock(mutex_);
+  wake_.notify_all();
+}
+
+bool ThreadPool::HasPieces() const {
+  const uint64_t ticket = ticket_.load();
+  return (ticket & 0xffff) < ((ticket >> 16) & 0xffff);
+}
+
+void ThreadPool::TakePieces() {
+  uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  while ((ticket & 0xffff) < ((ticket >> 16) & 0xffff)) {
+    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
+    const auto index = static_cast<int64_t>(ticket & 0xffff);
+    Guarded([&] { piece_job_.call(piece_job_.context, index); });
+    num_pieces_done_.fetch_add(1, std::memory_order_release);
+    ticket = ticket_.load(std::memory_order_acquire);
   }
 }
 
-void ThreadPool::CallGuarded(int thread_idx) {
+template <typename Fn>
+void ThreadPool::Guarded(const Fn& fn) {
   try {
-    job_.call(job_.context, thread_idx);
+    fn();
   } catch (const Cancelled&) {
     // The thread that failed has left its error.
   } catch (...) {
@@ -136,17 +166,31 @@ void ThreadPool::CallGuarded(int thread_idx) {
   }
 }
 
+void ThreadPool::RethrowFailure() {
+  running_ = false;
+  if (!failed_.load(std::memory_order_relaxed)) return;
+  std::exception_ptr error;
+  std::swap(error, first_error_);
+  std::rethrow_exception(error);
+}
+
 void ThreadPool::WorkerLoop(int thread_idx) {
-  for (uint64_t seen = 0;; ++seen) {
+  uint64_t seen = 0;
+  while (true) {
     AwaitJob(seen);
+    if (job_number_.load(std::memory_order_acquire) == seen) {
+      TakePieces();
+      continue;
+    }
+    ++seen;
     if (stop_.load()) return;
-    CallGuarded(thread_idx);
+    Guarded([&] { job_.call(job_.context, thread_idx); });
     num_busy_.fetch_sub(1, std::memory_order_release);
   }
 }
 
 void ThreadPool::AwaitJob(uint64_t seen) {
-  const auto ready = [&] { return job_number_.load(std::memory_order_acquire) != seen; };
+  const auto ready = [&] { return job_number_.load() != seen || HasPieces(); };
   if (SpinUntil(ready)) return;
   for (int i = 0; i < kYields; ++i) {
     if (ready()) return;
@@ -154,7 +198,7 @@ void ThreadPool::AwaitJob(uint64_t seen) {
   }
   std::unique_lock lock(mutex_);
   num_asleep_.fetch_add(1);
-  wake_.wait(lock, [&] { return job_number_.load() != seen; });
+  wake_.wait(lock, ready);
   num_asleep_.fetch_sub(1);
 }
 

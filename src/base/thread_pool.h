@@ -40,21 +40,23 @@ class ThreadPool {
             const_cast<void*>(static_cast<const void*>(std::addressof(fn)))});
   }
 
-  // Calls fn(begin, end) for ranges that cover [0, count), at most one per thread and none shorter than `grain` but the
-  // last. When a single range is enough, it runs on the caller.
+  // Calls fn(begin, end) for ranges that cover [0, count), none shorter than `grain` but when count is. Threads take
+  // the ranges as they come free: on a busy machine the caller does the share of a worker that is not running. A single
+  // range runs on the caller. Exceptions as in Run; ranges not yet begun are still called.
   template <typename Fn>
   void ParallelFor(int64_t count, int64_t grain, Fn&& fn) {
     if (count <= 0) return;
-    if (grain < 1) grain = 1;
-    const int64_t pieces = num_threads_ < count / grain ? num_threads_ : count / grain;
+    const int64_t most = num_threads_ == 1 ? 1 : kRangesPerThread * num_threads_;
+    const int64_t wanted = count / (grain > 1 ? grain : 1);
+    const int64_t pieces = wanted < most ? wanted : most;
     if (pieces <= 1) {
       fn(int64_t{0}, count);
       return;
     }
-    Run([&](int thread_idx) {
-      const int64_t begin = count * thread_idx / pieces, end = count * (thread_idx + 1) / pieces;
-      if (thread_idx < pieces) fn(begin, end);
-    });
+    const auto piece = [&](int64_t index) { fn(count * index / pieces, count * (index + 1) / pieces); };
+    RunPieces({[](void* context, int64_t index) { (*static_cast<decltype(piece)*>(context))(index); },
+               const_cast<void*>(static_cast<const void*>(std::addressof(piece)))},
+              pieces);
   }
 
   // Inside Run: waits until every thread is here. When another thread has thrown, throws too, so that all unwind.
@@ -65,17 +67,30 @@ class ThreadPool {
     void (*call)(void* context, int thread_idx) = nullptr;
     void* context = nullptr;
   };
+  struct PieceJob {
+    void (*call)(void* context, int64_t index) = nullptr;
+    void* context = nullptr;
+  };
+  // Some more ranges than threads, so that a slow or interrupted thread leaves work to the others.
+  static constexpr int64_t kRangesPerThread = 3;
   // Thrown by Barrier when another thread has failed; never leaves RunJob.
   struct Cancelled {};
 
   void RunJob(Job job);
-  void CallGuarded(int thread_idx);
+  void RunPieces(PieceJob job, int64_t pieces);
+  void TakePieces();
+  bool HasPieces() const;
+  void WakeSleepers();
+  template <typename Fn>
+  void Guarded(const Fn& fn);
+  void RethrowFailure();
   void WorkerLoop(int thread_idx);
-  // Returns once job_number_ differs from `seen`: spins, yields, then sleeps.
+  // Returns once job_number_ differs from `seen` or there are pieces: spins, yields, then sleeps.
   void AwaitJob(uint64_t seen);
 
   const int num_threads_;
   Job job_;
+  PieceJob piece_job_;
   bool running_ = false;  // of the caller's side only
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};
@@ -84,6 +99,11 @@ class ThreadPool {
   std::condition_variable wake_;
   // Each on a line of its own: they are written and polled by different threads.
   alignas(64) std::atomic<uint64_t> job_number_{0};
+  // Job number << 32 | number of pieces << 16 | next piece to take. Who moves it on from below the number owns that
+  // piece, and the job cannot end before the piece has: a worker that comes late finds nothing to take and touches
+  // nothing else.
+  alignas(64) std::atomic<uint64_t> ticket_{0};
+  alignas(64) std::atomic<int64_t> num_pieces_done_{0};
   alignas(64) std::atomic<int> num_busy_{0};
   alignas(64) std::atomic<int> num_asleep_{0};
   alignas(64) std::atomic<int> num_at_barrier_{0};

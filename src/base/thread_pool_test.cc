@@ -86,6 +86,34 @@ TEST(ThreadPoolTest, ExceptionsReachTheCallerAndThePoolStaysUsable) {
   }
 }
 
+TEST(ThreadPoolTest, ParallelForRethrowsAfterAllRangesHaveEnded) {
+  ThreadPool pool(3, false);
+  for (int job = 0; job < 50; ++job) {
+    std::atomic<int> ended{0};
+    EXPECT_THROW(pool.ParallelFor(9, 1,
+                                  [&](int64_t begin, int64_t) {
+                                    ++ended;
+                                    if (begin == 4) throw std::runtime_error("from a range");
+                                  }),
+                 std::runtime_error);
+    EXPECT_EQ(ended.load(), 9);
+  }
+}
+
+// Jobs follow one another so fast that workers are often late for one: they must not touch the next one's data.
+TEST(ThreadPoolTest, LateWorkersDoNoHarm) {
+  ThreadPool pool(4, false);
+  for (int job = 0; job < 3000; ++job) {
+    int64_t sums[9] = {};
+    const int64_t count = 2 + job % 8;
+    pool.ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) sums[i] += i + job;
+    });
+    for (int64_t i = 0; i < count; ++i) ASSERT_EQ(sums[i], i + job);
+    if (job % 100 == 0) pool.Run([&](int) { pool.Barrier(); });
+  }
+}
+
 TEST(ThreadPoolTest, QuotasRoundUp) {
   EXPECT_EQ(CpusOfQuota("200000 100000"), 2);
   EXPECT_EQ(CpusOfQuota("150000 100000\n"), 2);
