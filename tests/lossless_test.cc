@@ -76,10 +76,7 @@ void ExpectLossless(const std::string& base, const std::string& heads, const std
   Engine plain(plain_options);
   EngineOptions options = plain_options;
   options.draft = heads;
-  const int32_t depth = [&] {
-    EngineOptions probe = options;
-    return Engine(probe).info().num_heads;
-  }();
+  const int32_t depth = Engine(options).info().num_heads;
   const tree::Topology preset = tree::Preset("mc_sim_7b_63").CutToDepth(std::min(depth, 4));
   const std::string chain = base::DumpJson(
       base::Json(std::vector<std::vector<int32_t>>{std::vector<int32_t>(static_cast<size_t>(depth), 0)}));
