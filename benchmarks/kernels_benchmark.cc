@@ -62,7 +62,7 @@ void BenchmarkMatmul(benchmark::State& state, const KernelTable* table) {
   Matmul(portable, x, weight_at(0), {}, expected);
   if (!Equal(out, expected)) state.SkipWithError("differs from the portable kernel");
   int64_t copy = 0;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     Matmul(queue, x, weight_at(copy), {}, out);
     copy = (copy + 1) % copies;
   }
@@ -96,7 +96,7 @@ void BenchmarkAttention(benchmark::State& state, const KernelTable* table) {
   Attention(queue, q, rows, kv, options, out);
   Attention(portable, q, rows, kv, options, expected);
   if (!Equal(out, expected)) state.SkipWithError("differs from the portable kernel");
-  for (auto _ : state) Attention(queue, q, rows, kv, options, out);
+  while (state.KeepRunning()) Attention(queue, q, rows, kv, options, out);
   state.counters["GFMA/s"] = benchmark::Counter(
       2e-9 * static_cast<double>(num_rows * heads * head_dim * context) * static_cast<double>(state.iterations()),
       benchmark::Counter::kIsRate);
@@ -107,7 +107,7 @@ void BenchmarkSiluMul(benchmark::State& state, const KernelTable* table) {
   const Matrix gate = RandomMatrix(rows, cols, 1), up = RandomMatrix(rows, cols, 2);
   Queue queue{&Pool(), table};
   Matrix out(rows, cols);
-  for (auto _ : state) SiluMul(queue, gate, up, out);
+  while (state.KeepRunning()) SiluMul(queue, gate, up, out);
 }
 
 void BenchmarkRmsNorm(benchmark::State& state, const KernelTable* table) {
@@ -116,15 +116,15 @@ void BenchmarkRmsNorm(benchmark::State& state, const KernelTable* table) {
   const std::vector<float> weight(static_cast<size_t>(cols), 1.0F);
   Queue queue{&Pool(), table};
   Matrix out(rows, cols);
-  for (auto _ : state) RmsNorm(queue, x, weight, 1e-5F, out);
+  while (state.KeepRunning()) RmsNorm(queue, x, weight, 1e-5F, out);
 }
 
 void BenchmarkForkJoin(benchmark::State& state) {
-  for (auto _ : state) Pool().Run([](int) {});
+  while (state.KeepRunning()) Pool().Run([](int) {});
 }
 
 void Register() {
-  benchmark::RegisterBenchmark("ForkJoin", BenchmarkForkJoin);
+  benchmark::RegisterBenchmark("ForkJoin", [](benchmark::State& state) { BenchmarkForkJoin(state); });
   for (const KernelTable* table : AvailableKernels()) {
     const std::string name = table->name;
     const bool slow = table == &PortableKernels();

@@ -104,7 +104,8 @@ Reference Attend(const TestCache& cache, const float* q, const RowKv& row, int64
   }
   // A score is off by (Dh / 16 + 6) roundings of its magnitude, which moves its weight by that much; exp adds 4, sums
   // over 32 positions 32 more, and each merge of a block 3.
-  const double blocks = static_cast<double>(row.position / kBlockPositions + 1);
+  const int32_t num_blocks = row.position / kBlockPositions + 1;
+  const double blocks = num_blocks;
   const double roundings = 2 * worst_score * (static_cast<double>(width) / 16 + 6) + 2 * (40 + 7 * blocks);
   reference.tolerance = roundings * kEpsilon * largest_value;
   return reference;

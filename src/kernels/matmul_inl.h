@@ -170,8 +170,7 @@ void MultiplyLanes(const MatmulArgs& args, int64_t output, int64_t outputs, Pane
 
 // --- slices ---
 
-// A step group: 8 inputs of each slice, from `streams` on: [vector of outputs][output in it][slice], `stride` bytes
-// apart. Where a slice ends inside the group its rest is copied here, with zeros after it.
+// 8 inputs of each slice of one output, 32 bytes apart, where a slice ends inside the group: zeros after it.
 struct TailWeights {
   alignas(64) uint8_t bytes[kSlices][32];
 };
@@ -184,6 +183,17 @@ inline void CopyTail(const MatmulArgs& args, const uint8_t* row, int64_t step, T
     __builtin_memset(tail.bytes[s], 0, 32);
     __builtin_memcpy(tail.bytes[s], row + (s * args.slice + step) * bytes, static_cast<uint64_t>(count * bytes));
   }
+}
+
+template <FloatType kType>
+inline void ExpandTail(const MatmulArgs& args, const uint8_t* const* rows, int64_t step, V* weights) {
+  TailWeights tails[kSliceOutputs];
+  const uint8_t* streams[kSliceOutputs];
+  for (int64_t o = 0; o < kSliceOutputs; ++o) {
+    CopyTail(args, rows[o], step, tails[o]);
+    streams[o] = tails[o].bytes[0];
+  }
+  Expand<kType>(streams, 32, weights);
 }
 
 template <int64_t kRows, int64_t kVectors>
@@ -230,14 +240,8 @@ inline void MultiplySlices(const MatmulArgs& args, int64_t output, int64_t outpu
   }
   for (; step < args.slice; step += 8) {
     for (int64_t v = 0; v < kVectors; ++v) {
-      TailWeights tails[kSliceOutputs];
-      const uint8_t* streams[kSliceOutputs];
-      for (int64_t o = 0; o < kSliceOutputs; ++o) {
-        CopyTail(args, from[v * kSliceOutputs + o], step, tails[o]);
-        streams[o] = tails[o].bytes[0];
-      }
       V weights[8];
-      Expand<kType>(streams, 32, weights);
+      ExpandTail<kType>(args, from + v * kSliceOutputs, step, weights);
       MultiplyGroup(args, x + step * kSlices, v, weights, sums);
     }
   }
