@@ -20,6 +20,7 @@
 #include "tests/golden_case.h"
 #include "tests/test_data.h"
 #include "tree/parse.h"
+#include "tree/random_tree.h"
 
 namespace hydrant::test {
 namespace {
@@ -46,24 +47,10 @@ std::vector<Setting> Settings() {
   return {{"greedy", greedy}, {"sampled", sampled}, {"penalised", penalised}};
 }
 
-// A random prefix-closed tree of at most `depth` levels.
-std::string RandomTree(uint32_t seed, int32_t depth) {
+// A random tree of 40 nodes, at most `depth` levels deep and 4 children wide.
+tree::Topology RandomTree(uint32_t seed, int32_t depth) {
   std::mt19937 random(seed);
-  std::vector<std::vector<int32_t>> paths;
-  std::vector<std::vector<int32_t>> level{{}};
-  for (int32_t d = 0; d < depth; ++d) {
-    std::vector<std::vector<int32_t>> next;
-    for (const std::vector<int32_t>& parent : level) {
-      const auto children = static_cast<int32_t>(random() % 4) + (d == 0 ? 2 : 0);
-      for (int32_t rank = 0; rank < children; ++rank) {
-        next.push_back(parent);
-        next.back().push_back(rank);
-      }
-    }
-    paths.insert(paths.end(), next.begin(), next.end());
-    level = next;
-  }
-  return base::DumpJson(base::Json(paths));
+  return tree::RandomTopology(random, 40, depth, 4);
 }
 
 void ExpectLossless(const std::string& base, const std::string& heads, const std::vector<int32_t>& prompt,
@@ -81,7 +68,7 @@ void ExpectLossless(const std::string& base, const std::string& heads, const std
   const std::string chain = base::DumpJson(
       base::Json(std::vector<std::vector<int32_t>>{std::vector<int32_t>(static_cast<size_t>(depth), 0)}));
   int32_t t = 0;
-  for (const std::string& tree : {chain, tree::ToJson(preset), RandomTree(17, depth)}) {
+  for (const std::string& tree : {chain, tree::ToJson(preset), tree::ToJson(RandomTree(17, depth))}) {
     options.tree = tree;
     options.threads = 1 + (t++ % 2);
     options.prefill_chunk = t == 2 ? 5 : 64;
@@ -216,7 +203,7 @@ TEST(Lossless, TreeRowsHaveTheBitsOfPlainDecoding) {
       options.cpu_target = table->name;
       options.load_tokenizer = false;
       const auto loaded = engine::LoadModel(options);
-      const tree::Topology topology = tree::ParseTree(RandomTree(23, 4)).topology;
+      const tree::Topology topology = RandomTree(23, 4);
       std::vector<int32_t> tokens(static_cast<size_t>(topology.num_nodes()));
       for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 37 + 11) % 512);
 
