@@ -229,7 +229,8 @@ TEST(CommandsTest, RunWithHeadsEqualsPlainDecoding) {
   EXPECT_EQ(a["num_emitted"].size(), 23U);
   EXPECT_LT(b["num_emitted"].size(), a["num_emitted"].size());
   EXPECT_EQ(b["drafter"], "hydra++");
-  EXPECT_THAT(b["tree"]["name"].get<std::string>(), testing::EndsWith("trees.json")) << "the heads bring their own tree";
+  EXPECT_THAT(b["tree"]["name"].get<std::string>(), testing::EndsWith("trees.json"))
+      << "the heads bring their own tree";
   EXPECT_EQ(b["finish_reason"], "length");
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of one row's query heads that share one kv head, written once over sixteen lanes. Included by target files
-// inside their unnamed namespace, after lanes_<target>.h and exp_inl.h. ops.h and METHODS 9 have the order of
-// additions.
+// inside their unnamed namespace, after lanes_<target>.h and exp_inl.h. ops.h and docs/algorithms/order_of_additions.md
+// have the order of additions.
 
 // One block of positions: where their keys and values are. Places outside [begin, end) repeat a valid one: they are
 // computed along and masked.

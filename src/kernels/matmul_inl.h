@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// f32 matmul over f32, bf16 or f16 weights for the vector targets, in two ways that add in the same order (METHODS 9):
+// f32 matmul over f32, bf16 or f16 weights for the vector targets, in two ways that add in the same order
+// (docs/algorithms/order_of_additions.md):
 // - few rows, *slices*: a vector holds one step of all 8 input slices of an output, transposed in registers from 8
 // streams
 //   of the weight row. Cost is near one read of the weights; each further row adds one fused multiply-add per vector;
