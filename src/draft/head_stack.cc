@@ -38,6 +38,9 @@ std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const Hea
     checkpoint::TensorRow row;
     row.name = file.names.block(head, layer) + ".weight";
     row.shape = {{hidden_size, "hidden_size"}, {hidden_size, "hidden_size"}};
+    if (file.info.kind == HeadKind::kHydraMlp && !file.info.sequentially_dependent) {
+      row.note = "ungrounded heads see the hidden state alone";
+    }
     if (layer > first_layer) row.tied_to = file.names.block(head, first_layer) + ".weight";
     blocks.push_back(TakeLinear(loader, row, true, file.info.kind == HeadKind::kMedusa && !file.info.block_bias));
     model::Linear& block = blocks.back();

@@ -47,7 +47,11 @@ checkpoint::TensorRow FirstBlockRow(const HeadsFile& file, int64_t hidden_size, 
   row.shape = {{hidden_size, "hidden_size"}, {slices * hidden_size, std::to_string(slices) + " * hidden_size"}};
   row.note = "head " + std::to_string(head) + " sees the hidden state and " +
              (head == 0 ? std::string("one embedding") : std::to_string(head + 1) + " embeddings");
-  row.hint = file.info.config_file + " says grounded_heads=true; these weights look like heads trained with false";
+  const checkpoint::StoredTensor* found = file.tensors->Find(row.name);
+  const bool ungrounded = found != nullptr && found->view.shape == std::vector<int64_t>{hidden_size, hidden_size};
+  if (ungrounded) {
+    row.hint = file.info.config_file + " says grounded_heads=true; these weights look like heads trained with false";
+  }
   return row;
 }
 

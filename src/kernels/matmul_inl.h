@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // f32 matmul over f32, bf16 or f16 weights for the vector targets, in two ways that add in the same order
 // (docs/algorithms/order_of_additions.md):
-// - few rows, *slices*: a vector holds one step of all 8 input slices of an output, transposed in registers from 8
-// streams
-//   of the weight row. Cost is near one read of the weights; each further row adds one fused multiply-add per vector;
+// - few rows, *slices*: a vector holds one step of all 8 input slices of an output, transposed in registers from the 8
+//   streams of a weight row. Cost is near one read of the weights; a further row adds one fused multiply-add a vector;
 // - many rows, *lanes*: a vector holds one input of as many rows as it has lanes, and a weight is broadcast. Weights
-// are
-//   widened once per 64 rows into a panel that stays in L1.
+//   are widened once per 64 rows into a panel that stays in L1.
 // Included by target files inside their unnamed namespace, after the primitives: V, kLanes, kSliceOutputs, Zero, LoadV,
 // StoreV, AddV, FmaV, Broadcast, BroadcastSlices, Expand, WidenRow, Transpose, SumSlices.
 
 constexpr int64_t kPanel = 16;  // outputs
-constexpr int64_t kChunk =
-    128;  // inputs: a panel of 16 * 144 floats takes 9 KiB, 32 rows of inputs 16 KiB of a 48 KiB L1
-constexpr int64_t kStride =
-    144;  // not a multiple of 4 KiB / 16: rows of the panel must not fall on the same cache sets
+// Inputs: a panel of 16 * 144 floats takes 9 KiB, 32 rows of inputs 16 KiB of a 48 KiB L1.
+constexpr int64_t kChunk = 128;
+// Not a multiple of 4 KiB / 16: rows of the panel must not fall on the same cache sets.
+constexpr int64_t kStride = 144;
 constexpr int64_t kMaxRows = 64;  // ops.cc splits more
 
 inline int64_t ElementBytes(FloatType type) { return type == FloatType::kF32 ? 4 : 2; }
