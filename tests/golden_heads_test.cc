@@ -64,7 +64,6 @@ GenerationRequest RequestFor(const base::Json& json, const base::Json& run) {
     request.accept.epsilon = rule.at("epsilon").get<float>();
     request.accept.alpha = rule.at("alpha").get<float>();
     request.sampling.temperature = rule.at("temperature").get<float>();
-    request.accept.candidates = CandidateNoise::kPlain;
   }
   return request;
 }

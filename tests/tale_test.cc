@@ -64,7 +64,9 @@ TEST(Tale, MedusaAcceptsWhatTheAuthorsCodeAccepts) {
   ExpectAcceptedLengths({"medusa_chat60.json", "medusa", 2.5745});
 }
 
-// At temperature 1 coupled drafts emit at least 1.5 times what plain top-k candidates do; the text is the same.
+// At temperature 1 coupled drafts emit at least 1.5 times what plain top-k candidates do; the text is the same. Replies
+// end at their EOS, as in the replay: after it this model repeats itself, which even plain candidates guess (1.47 times
+// there).
 TEST(Tale, SharedNoiseRaisesAcceptanceWhenSampling) {
   HYDRANT_NEED_SHARED();
   EngineOptions options;
@@ -74,11 +76,10 @@ TEST(Tale, SharedNoiseRaisesAcceptanceWhenSampling) {
   Engine engine(options);
   const base::Json json = base::ReadJsonFile(SharedDir() + "/golden/tale-14m/hydra_pp_chat60.json");
   std::vector<int32_t> coupled, plain;
-  for (size_t i = 0; i < json.at("prompts").size(); i += 2) {
+  for (size_t i = 0; i < json.at("prompts").size(); ++i) {
     GenerationRequest request;
     request.prompt_ids = Ids(json.at("prompts").at(i).at("prompt_ids"));
     request.stop.max_tokens = 96;
-    request.stop.ignore_eos = true;
     request.sampling.temperature = 1.0F;
     request.sampling.seed = i;
     const GenerationResult with_noise = engine.Generate(request);

@@ -32,18 +32,24 @@ enum class AcceptRule : uint8_t {
 };
 // The token after the accepted path, typical rule only.
 enum class RootChoice : uint8_t { kSampled, kArgmax };
-// Do drafts see the verifier's noise (docs/algorithms/sampling.md)?
-enum class CandidateNoise : uint8_t { kCoupled, kPlain };
+// Do drafts see the verifier's noise (docs/algorithms/sampling.md)? kAuto: under the exact rule, where the match is
+// with a token drawn with that noise; not under the typical one, which has no such draw.
+enum class CandidateNoise : uint8_t { kAuto, kCoupled, kPlain };
 
 struct AcceptOptions {
   AcceptRule rule = AcceptRule::kExact;
   float epsilon = 0.09F;  // hard limit of the typical rule
   float alpha = 0.3F;     // entropy factor of the typical rule
   RootChoice root = RootChoice::kSampled;
-  CandidateNoise candidates = CandidateNoise::kCoupled;
+  CandidateNoise candidates = CandidateNoise::kAuto;
 
   bool operator==(const AcceptOptions&) const = default;
 };
+
+constexpr bool DraftsSeeNoise(const AcceptOptions& accept) {
+  if (accept.candidates == CandidateNoise::kAuto) return accept.rule == AcceptRule::kExact;
+  return accept.candidates == CandidateNoise::kCoupled;
+}
 
 struct StopOptions {
   int32_t max_tokens = 256;

@@ -130,7 +130,8 @@ void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept) {
         accept.candidates = ParseChoice("--candidates", value, kCandidates) == "plain" ? CandidateNoise::kPlain
                                                                                        : CandidateNoise::kCoupled;
       },
-      "Drafts are ranked with the verifier's own noise (coupled) or without (plain) (default coupled)");
+      "Drafts are ranked with the verifier's own noise (coupled) or without (plain) (default coupled; plain under "
+      "typical acceptance)");
 }
 
 void AddOutputFlags(FlagSet& flags, RunOptions& options) {

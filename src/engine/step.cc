@@ -94,7 +94,7 @@ void Stepper::Draft(std::span<sequence::Sequence* const> sequences) {
     proposals_.push_back({.state = sequence->draft_state(),
                           .tree = &sequence->tree(),
                           .sampling = &request.sampling,
-                          .coupled = request.accept.candidates == CandidateNoise::kCoupled,
+                          .coupled = DraftsSeeNoise(request.accept),
                           .prompt = request.prompt_ids,
                           .output = sequence->output(),
                           .noise = &sequence->noise()});
