@@ -34,6 +34,58 @@ struct MatmulArgs {
   bool add = false;  // out += instead of out =
 };
 
+// Activation rows as int8 codes that go through a packed matmul together.
+struct RowBlock {
+  int64_t first = 0, rows = 0;  // code rows first .. first + rows - 1 of the call
+  // Lines: [I / 64][rows][64]. Quads (tiles, rows <= 16): [I / 64][16][16][4], code rows past `rows` unspecified.
+  const int8_t* codes = nullptr;
+};
+
+// Code rows of one call: 64 rows of activations, or as many in two planes each.
+inline constexpr int64_t kMaxCodeRows = 128;
+
+// Rows times a range of panels of a packed matrix (packed.h): out[r][o] = value (+ bias[o]) or out[r][o] += that, with
+//   value = f32(sum) * (row_scales[o] * scales[r]),  sum = sum over i of codes[r][i] * weight[o][i]  in int32,
+// or, with two planes, code rows 2r (high) and 2r + 1 (low) of row r:
+//   value = f32(256.0 * high_sum + low_sum, added in double) * (row_scales[o] * scales[r]).
+// The product of the scales is rounded first. Bits are the same on every target and for any number of rows.
+struct PackedMatmulArgs {
+  bool is_w4 = false;
+  const uint8_t* panels = nullptr;
+  int64_t panel_bytes = 0, code_offset = 0;
+  int64_t steps = 0;  // of 128 inputs
+  int64_t outputs = 0;
+  const float* row_scales = nullptr;
+  const uint8_t* dictionary = nullptr;
+
+  const RowBlock* blocks = nullptr;
+  int64_t num_blocks = 0;
+  int64_t code_rows = 0;             // <= kMaxCodeRows
+  bool two_planes = false;           // rows = code_rows / 2, else code_rows
+  const float* scales = nullptr;     // [rows]
+  const int32_t* sums128 = nullptr;  // [code_rows]: 128 * the sum of a row's codes
+
+  const float* bias = nullptr;  // [O] or null
+  float* out = nullptr;         // [rows, O]
+  int64_t out_stride = 0;
+  bool add = false;
+};
+
+// One row to int8 codes (docs/algorithms/low_bit_weights.md): scale = largest |x| / 127, code = rint(x * (127 /
+// largest)). With `low`, two planes: q = rint(x * (32512 / largest)), high = (q + 128) >> 8, low = q - 256 * high,
+// scale = largest / 32512. Rows below 1e-30 are all zero with scale 0; a row with NaN or infinity gets codes 0 and scale
+// NaN.
+struct QuantizeArgs {
+  const float* x = nullptr;  // [inputs]
+  int64_t inputs = 0;
+  int64_t padded_inputs = 0;  // a multiple of 128; codes past `inputs` are 0
+  int8_t* codes = nullptr;    // code of input i at (i / 64) * chunk_stride + (i % 64 / 4) * quad_stride + i % 4
+  int8_t* low = nullptr;      // the same for the low plane; null: 8 bits
+  int64_t chunk_stride = 0, quad_stride = 0;
+  float* scale = nullptr;
+  int32_t *sum128 = nullptr, *low_sum128 = nullptr;  // 128 * the sum of the codes
+};
+
 // One row's query heads of one kv head. Positions first .. last, in KV slots as RowKv says.
 struct AttentionArgs {
   const float* q = nullptr;  // [group, Dh]: the query heads that share this kv head

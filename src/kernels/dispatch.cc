@@ -28,6 +28,9 @@ KernelTable MakePortable() {
   KernelTable table{};
   table.name = "portable";
   table.matmul = MatmulPortable;
+  table.packed_matmul = PackedMatmulPortable;
+  table.quantize_row = QuantizeRowPortable;
+  table.plan_row_blocks = PlanRowBlocksPortable;
   table.attention = AttentionPortable;
   table.gumbel_row = GumbelRowPortable;
   return WithRowwise(table, RowwisePortable());
@@ -41,6 +44,9 @@ KernelTable MakeAvx2() {
   table.row_lanes = 8;
   table.min_row_lanes = 5;
   table.pack_lanes = PackLanesAvx2;
+  table.packed_matmul = PackedMatmulPortable;
+  table.quantize_row = QuantizeRowPortable;
+  table.plan_row_blocks = PlanRowBlocksPortable;
   table.attention = AttentionAvx2;
   table.gumbel_row = GumbelRowAvx2;
   return WithRowwise(table, RowwiseAvx2());
@@ -53,6 +59,9 @@ KernelTable MakeAvx512() {
   table.row_lanes = 16;
   table.min_row_lanes = 9;
   table.pack_lanes = PackLanesAvx512;
+  table.packed_matmul = PackedMatmulPortable;
+  table.quantize_row = QuantizeRowPortable;
+  table.plan_row_blocks = PlanRowBlocksPortable;
   table.attention = AttentionAvx512;
   table.gumbel_row = GumbelRowAvx512;
   return WithRowwise(table, RowwiseAvx512());

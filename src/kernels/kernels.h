@@ -22,6 +22,13 @@ struct KernelTable {
   int64_t row_lanes, min_row_lanes;
   // Packs rows <= row_lanes rows of x, `stride` apart, as [inputs][row_lanes].
   void (*pack_lanes)(const float* x, int64_t stride, int64_t rows, int64_t inputs, float* packed);
+  // Low-bit weights. Panels of 16 outputs.
+  void (*packed_matmul)(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+  void (*quantize_row)(const QuantizeArgs& args);
+  // Cuts code rows into the blocks that packed_matmul takes together: writes their sizes (room for kMaxCodeRows) and
+  // returns their number.
+  int64_t (*plan_row_blocks)(int64_t code_rows, int64_t* sizes);
+  bool quad_codes;  // RowBlock::codes as quads; else as lines
   void (*attention)(const AttentionArgs& args);
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   void (*rope_table)(float position, const float* inv_freq, int64_t half, float* cos, float* sin);

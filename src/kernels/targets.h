@@ -17,6 +17,18 @@ void MatmulAvx512(const MatmulArgs& args, int64_t output_begin, int64_t output_e
 void PackLanesAvx2(const float* x, int64_t stride, int64_t rows, int64_t inputs, float* packed);
 void PackLanesAvx512(const float* x, int64_t stride, int64_t rows, int64_t inputs, float* packed);
 
+void PackedMatmulPortable(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+void PackedMatmulAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+
+void QuantizeRowPortable(const QuantizeArgs& args);
+void QuantizeRowAvx2(const QuantizeArgs& args);
+void QuantizeRowAvx512(const QuantizeArgs& args);
+
+int64_t PlanRowBlocksPortable(int64_t code_rows, int64_t* sizes);
+int64_t PlanRowBlocksAvx2(int64_t code_rows, int64_t* sizes);
+int64_t PlanRowBlocksAvx512(int64_t code_rows, int64_t* sizes);
+
 void AttentionPortable(const AttentionArgs& args);
 void AttentionAvx2(const AttentionArgs& args);
 void AttentionAvx512(const AttentionArgs& args);

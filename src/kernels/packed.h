@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Low-bit weights in memory: one packed layout that every target reads as it lies, so a mapped file needs no conversion.
+// docs/algorithms/low_bit_weights.md has the reasons.
+//
+// A matrix [O, I] is cut into panels of 16 outputs; O is padded to 16 and I to 128 with zeros. A *step* is 128 inputs
+// of a panel, a *line* 64 bytes of one output, so that one vector register holds inputs of one output only.
+//   w8 panel: codes [I / 128][2][16][64], a byte = weight + 128; weights -127 .. 127.
+//   w4 panel: tables [I / 128][16][2], one byte for each output and group of 64 inputs, zero-padded to whole lines;
+//             codes [I / 128][16][64]: low nibbles = inputs 0 .. 63 of the step, high nibbles = 64 .. 127.
+//             weight = dictionary[table][code] - 128; dictionary entries 1 .. 255.
+// The value of a weight is row_scales[o] * weight, for both.
+#pragma once
+
+#include <cstdint>
+
+namespace hydrant::kernels {
+
+inline constexpr int64_t kPanelOutputs = 16;
+inline constexpr int64_t kStepInputs = 128;
+inline constexpr int64_t kGroupInputs = 64;
+inline constexpr int64_t kNumTables = 256;
+inline constexpr int64_t kTableEntries = 16;
+inline constexpr int64_t kLineBytes = 64;
+// |sum| <= 127 * 127 * I must fit 32 bits, for the low plane of 16-bit activations 127 * 128 * I: refuse more at load.
+inline constexpr int64_t kMaxPackedInputs = 131072;
+
+enum class PackedType : uint8_t { kW8, kW4 };
+
+struct PackedMatrix {
+  PackedType type = PackedType::kW8;
+  int64_t outputs = 0, inputs = 0;      // O, I: without padding
+  const float* row_scales = nullptr;    // [num_panels * 16], 0 past O
+  const uint8_t* panels = nullptr;      // [num_panels][panel_bytes], aligned to 64 bytes
+  const uint8_t* dictionary = nullptr;  // w4: [256][16], aligned to 64 bytes
+
+  int64_t num_panels() const { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
+  int64_t steps() const { return (inputs + kStepInputs - 1) / kStepInputs; }
+  int64_t padded_inputs() const { return steps() * kStepInputs; }
+  // Where a panel's codes begin: behind its table numbers.
+  int64_t code_offset() const { return type == PackedType::kW4 ? (steps() + 1) / 2 * kLineBytes : 0; }
+  int64_t panel_bytes() const {
+    const int64_t lines = steps() * kPanelOutputs * (type == PackedType::kW4 ? 1 : 2);
+    return code_offset() + lines * kLineBytes;
+  }
+  int64_t bytes() const { return num_panels() * (panel_bytes() + kPanelOutputs * 4); }
+};
+
+}  // namespace hydrant::kernels
