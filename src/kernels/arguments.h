@@ -80,8 +80,8 @@ struct QuantizeArgs {
   int64_t inputs = 0;
   int64_t padded_inputs = 0;  // a multiple of 128; codes past `inputs` are 0
   int8_t* codes = nullptr;    // code of input i at (i / 64) * chunk_stride + (i % 64 / 4) * quad_stride + i % 4
-  int8_t* low = nullptr;      // the same for the low plane; null: 8 bits
-  int64_t chunk_stride = 0, quad_stride = 0;
+  int8_t* low = nullptr;      // the same for the low plane with low_chunk_stride; null: 8 bits
+  int64_t chunk_stride = 0, low_chunk_stride = 0, quad_stride = 0;
   float* scale = nullptr;
   int32_t *sum128 = nullptr, *low_sum128 = nullptr;  // 128 * the sum of the codes
 };

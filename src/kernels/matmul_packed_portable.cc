@@ -64,17 +64,17 @@ void StoreOutput(const PackedMatmulArgs& args, int64_t output, const uint32_t* s
   }
 }
 
-int64_t CodePlace(const QuantizeArgs& args, int64_t i) {
-  return i / 64 * args.chunk_stride + i % 64 / 4 * args.quad_stride + i % 4;
+int64_t CodePlace(const QuantizeArgs& args, int64_t i, int64_t chunk_stride) {
+  return i / 64 * chunk_stride + i % 64 / 4 * args.quad_stride + i % 4;
 }
 
 void StoreCode(const QuantizeArgs& args, int64_t i, int32_t code, uint32_t* sum, uint32_t* low_sum) {
   const int32_t high = args.low == nullptr ? code : (code + 128) >> 8;
-  args.codes[CodePlace(args, i)] = static_cast<int8_t>(high);
+  args.codes[CodePlace(args, i, args.chunk_stride)] = static_cast<int8_t>(high);
   *sum += static_cast<uint32_t>(high);
   if (args.low == nullptr) return;
   const int32_t low = code - 256 * high;
-  args.low[CodePlace(args, i)] = static_cast<int8_t>(low);
+  args.low[CodePlace(args, i, args.low_chunk_stride)] = static_cast<int8_t>(low);
   *low_sum += static_cast<uint32_t>(low);
 }
 
