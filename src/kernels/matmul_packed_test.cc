@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/packed_test_util.h"
+#include "kernels/test_util.h"
+
+namespace hydrant::kernels {
+namespace {
+
+struct Options {
+  bool bias = false, add = false;
+  int64_t gap = 0;           // out_stride - O
+  int64_t range_panels = 0;  // panels per call, 0 = all
+};
+
+constexpr float kUntouched = 12345.5F;
+
+// [rows][O + gap], as `table` computes it.
+std::vector<float> Product(const KernelTable& table, const TestPackedMatrix& weight, TestCodes& codes,
+                           const Options& options) {
+  const PackedMatrix& matrix = weight.matrix();
+  codes.PackFor(table);
+  const int64_t stride = matrix.outputs + options.gap;
+  const int64_t size = (codes.rows() - 1) * stride + matrix.outputs;
+  GuardedArray<float> out(size), bias(matrix.outputs);
+  for (int64_t i = 0; i < size; ++i) {
+    out[i] = options.add && i % stride < matrix.outputs ? 0.25F * static_cast<float>(i % 977) : kUntouched;
+  }
+  for (int64_t o = 0; o < matrix.outputs; ++o) bias[o] = 0.125F * static_cast<float>(o % 31) - 1.7F;
+  PackedMatmulArgs args = codes.Args(matrix);
+  args.bias = options.bias ? bias.data() : nullptr;
+  args.out = out.data();
+  args.out_stride = stride;
+  args.add = options.add;
+  const int64_t panels = matrix.num_panels(), each = options.range_panels == 0 ? panels : options.range_panels;
+  for (int64_t p = 0; p < panels; p += each) table.packed_matmul(args, p, std::min(p + each, panels));
+  return {out.data(), out.data() + size};
+}
+
+void CheckTargets(PackedType type, int64_t rows, int64_t outputs, int64_t inputs, bool two_planes,
+                  const Options& options = {}, Values values = Values::kRandom) {
+  const TestPackedMatrix weight(type, outputs, inputs, 1, values);
+  TestCodes codes(two_planes ? 2 * rows : rows, inputs, two_planes, 2, values);
+  const std::vector<float> expected = Product(PortableKernels(), weight, codes, options);
+  for (const KernelTable* table : AvailableKernels()) {
+    if (table == &PortableKernels()) continue;
+    const std::vector<float> out = Product(*table, weight, codes, options);
+    for (size_t i = 0; i < out.size(); ++i) {
+      ASSERT_TRUE(SameBits(out[i], expected[i]))
+          << table->name << (type == PackedType::kW4 ? " w4" : " w8") << " R=" << rows << " O=" << outputs
+          << " I=" << inputs << (two_planes ? " two planes" : "") << ": value " << i << " is " << out[i]
+          << ", expected " << expected[i];
+    }
+  }
+}
+
+TEST(PackedMatmulTest, ThePortableKernelComputesTheDefinition) {
+  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+    for (const bool two_planes : {false, true}) {
+      const TestPackedMatrix weight(type, 21, 200, 3);
+      TestCodes codes(6, 200, two_planes, 4);
+      const std::vector<float> out = Product(PortableKernels(), weight, codes, {});
+      for (int64_t r = 0; r < codes.rows(); ++r) {
+        for (int64_t o = 0; o < 21; ++o) {
+          int64_t sum = 0;
+          for (int64_t i = 0; i < 200; ++i) {
+            const int64_t code = two_planes ? 256 * codes.At(2 * r, i) + codes.At(2 * r + 1, i) : codes.At(r, i);
+            sum += code * weight.At(o, i);
+          }
+          const float value = static_cast<float>(sum) * (weight.row_scale(o) * codes.scale(r));
+          ASSERT_EQ(out[static_cast<size_t>(r * 21 + o)], value) << r << ", " << o;
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForAnyNumberOfRows) {
+  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+    for (int64_t rows = 1; rows <= 70; ++rows) {
+      CheckTargets(type, rows, 21, 172, false);
+      if (rows <= 64) CheckTargets(type, rows, 17, 129, true);
+      if (HasFatalFailure()) return;
+    }
+    for (const int64_t rows : {96, 127, 128}) CheckTargets(type, rows, 33, 256, false);
+  }
+}
+
+TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForAnyNumberOfOutputs) {
+  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+    for (int64_t outputs = 1; outputs <= 50; ++outputs) {
+      for (const int64_t rows : {1, 3, 6, 8, 10}) CheckTargets(type, rows, outputs, 192, outputs % 2 == 0);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForAnyNumberOfInputs) {
+  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+    for (const int64_t inputs : {1, 63, 64, 65, 127, 128, 129, 172, 256, 384, 1000, 4096}) {
+      for (const int64_t rows : {1, 2, 4, 5, 7, 8, 13, 16}) CheckTargets(type, rows, 37, inputs, rows % 2 == 0);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(PackedMatmulTest, BiasesSumsStridesAndRangesAreTheSameOnEveryTarget) {
+  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+    for (const int64_t rows : {1, 4, 8, 11}) {
+      for (const bool two_planes : {false, true}) {
+        for (const bool bias : {false, true}) {
+          for (const bool add : {false, true}) {
+            CheckTargets(type, rows, 83, 300, two_planes, {bias, add, 5, 0});
+            CheckTargets(type, rows, 83, 300, two_planes, {bias, add, 0, 1});
+            CheckTargets(type, rows, 64, 300, two_planes, {bias, add, 3, 3});
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+// The largest sums that packed.h allows; on the way they leave 32 bits where weights keep their bias of 128.
+TEST(PackedMatmulTest, SumsOfTheLargestMagnitudesAreExact) {
+  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+    for (const bool two_planes : {false, true}) {
+      for (const int64_t rows : {1, 3, 8}) {
+        CheckTargets(type, rows, 18, 1000, two_planes, {}, Values::kExtreme);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  GuardedArray<uint8_t> panel(kMaxPackedInputs * kPanelOutputs);
+  std::memset(panel.data(), 255, static_cast<size_t>(panel.size()));
+  const std::vector<float> ones(kPanelOutputs, 1.0F);
+  const PackedMatrix matrix{PackedType::kW8, 16, kMaxPackedInputs, ones.data(), panel.data(), nullptr};
+  for (const KernelTable* table : AvailableKernels()) {
+    GuardedArray<int8_t> codes(2 * kMaxPackedInputs * (table->quad_codes ? 8 : 1));
+    for (int64_t i = 0; i < 2 * kMaxPackedInputs; ++i) {
+      const int64_t input = i / 2, row = i % 2;
+      const int64_t place =
+          table->quad_codes ? (input / 4 * 16 + row) * 4 + input % 4 : (input / 64 * 2 + row) * 64 + input % 64;
+      codes[place] = row == 0 ? 127 : -128;
+    }
+    const RowBlock block{0, 2, codes.data()};
+    const float scale = 1.0F;
+    const int32_t sums128[2] = {127 * 128 * static_cast<int32_t>(kMaxPackedInputs),
+                                std::numeric_limits<int32_t>::min()};
+    float out[16] = {};
+    PackedMatmulArgs args;
+    args.panels = matrix.panels;
+    args.panel_bytes = matrix.panel_bytes();
+    args.steps = matrix.steps();
+    args.outputs = 16;
+    args.row_scales = ones.data();
+    args.blocks = &block;
+    args.num_blocks = 1;
+    args.code_rows = 2;
+    args.two_planes = true;
+    args.scales = &scale;
+    args.sums128 = sums128;
+    args.out = out;
+    args.out_stride = 16;
+    table->packed_matmul(args, 0, 1);
+    for (const float value : out)
+      EXPECT_EQ(value, static_cast<float>((127 * 256 - 128) * 127LL * kMaxPackedInputs)) << table->name;
+  }
+}
+
+TEST(PackedMatmulTest, ARowDoesNotDependOnTheOthers) {
+  const TestPackedMatrix weight(PackedType::kW4, 40, 256, 5);
+  TestCodes many(64, 256, false, 6);
+  for (const KernelTable* table : AvailableKernels()) {
+    const std::vector<float> all = Product(*table, weight, many, {});
+    for (const int64_t rows : {1, 2, 5, 8, 16, 33}) {
+      TestCodes few(rows, 256, false, 6);  // the first rows of `many`
+      const std::vector<float> out = Product(*table, weight, few, {});
+      for (size_t i = 0; i < out.size(); ++i) ASSERT_TRUE(SameBits(out[i], all[i])) << table->name << " R=" << rows;
+    }
+  }
+}
+
+TEST(PackedMatmulTest, PlansKeepAllRowsInBlocksThatTheContractAllows) {
+  for (const KernelTable* table : AvailableKernels()) {
+    for (int64_t rows = 0; rows <= kMaxCodeRows; ++rows) {
+      int64_t sizes[kMaxCodeRows] = {};
+      const int64_t num_blocks = table->plan_row_blocks(rows, sizes);
+      int64_t total = 0;
+      for (int64_t b = 0; b < num_blocks; ++b) {
+        EXPECT_GT(sizes[b], 0) << table->name << " R=" << rows;
+        if (table->quad_codes) {
+          EXPECT_LE(sizes[b], 16) << table->name << " R=" << rows;
+        }
+        total += sizes[b];
+      }
+      EXPECT_EQ(total, rows) << table->name;
+    }
+  }
+}
+
+// What quantize_row leaves, the codes as a plain row.
+struct Quantized {
+  std::vector<int8_t> high, low;
+  float scale = -1.0F;
+  int32_t sum128 = -1, low_sum128 = -1;
+};
+
+// As code row 1 of 3: in lines, or in quads.
+Quantized Quantize(const KernelTable& table, const std::vector<float>& row, bool two_planes, bool quads) {
+  const auto inputs = static_cast<int64_t>(row.size());
+  const int64_t padded = (inputs + kStepInputs - 1) / kStepInputs * kStepInputs;
+  GuardedArray<float> x(inputs);
+  for (int64_t i = 0; i < inputs; ++i) x[i] = row[static_cast<size_t>(i)];
+  const int64_t chunk_stride = quads ? 1024 : 3 * 64, quad_stride = quads ? 64 : 4, offset = quads ? 4 : 64;
+  GuardedArray<int8_t> high(padded / 64 * chunk_stride), low(padded / 64 * chunk_stride);
+  std::memset(high.data(), 0x5a, static_cast<size_t>(high.size()));
+  std::memset(low.data(), 0x5a, static_cast<size_t>(low.size()));
+  Quantized result;
+  QuantizeArgs args;
+  args.x = x.data();
+  args.inputs = inputs;
+  args.padded_inputs = padded;
+  args.codes = high.data() + offset;
+  args.low = two_planes ? low.data() + offset : nullptr;
+  args.chunk_stride = chunk_stride;
+  args.quad_stride = quad_stride;
+  args.scale = &result.scale;
+  args.sum128 = &result.sum128;
+  args.low_sum128 = &result.low_sum128;
+  table.quantize_row(args);
+  for (int64_t i = 0; i < padded; ++i) {
+    const int64_t place = i / 64 * chunk_stride + i % 64 / 4 * quad_stride + i % 4;
+    result.high.push_back(args.codes[place]);
+    args.codes[place] = 0x5a;
+    if (!two_planes) continue;
+    result.low.push_back(args.low[place]);
+    args.low[place] = 0x5a;
+  }
+  for (int64_t i = 0; i < high.size(); ++i) EXPECT_EQ(high[i], 0x5a) << table.name << " wrote another row's codes";
+  for (int64_t i = 0; i < low.size(); ++i) EXPECT_EQ(low[i], 0x5a) << table.name << " wrote another row's codes";
+  return result;
+}
+
+void CheckQuantize(const std::vector<float>& row, const std::string& what) {
+  for (const bool two_planes : {false, true}) {
+    const Quantized expected = Quantize(PortableKernels(), row, two_planes, false);
+    for (const KernelTable* table : AvailableKernels()) {
+      for (const bool quads : {false, true}) {
+        const Quantized found = Quantize(*table, row, two_planes, quads);
+        const std::string where = what + " of " + std::to_string(row.size()) + (two_planes ? ", two planes, " : ", ") +
+                                  table->name + (quads ? " quads" : " lines");
+        EXPECT_EQ(found.high, expected.high) << where;
+        EXPECT_EQ(found.low, expected.low) << where;
+        EXPECT_TRUE(SameBits(found.scale, expected.scale)) << where << ": " << found.scale << ", " << expected.scale;
+        EXPECT_EQ(found.sum128, expected.sum128) << where;
+        EXPECT_EQ(found.low_sum128, expected.low_sum128) << where;
+      }
+    }
+  }
+}
+
+constexpr int64_t kLengths[] = {1, 3, 15, 16, 17, 63, 64, 65, 100, 127, 128, 129, 172, 256, 1000, 4096};
+
+TEST(QuantizeRowTest, EveryTargetFindsTheSameCodes) {
+  for (const int64_t inputs : kLengths) {
+    CheckQuantize(RandomFloats(inputs, static_cast<uint32_t>(inputs)), "random");
+    CheckQuantize(std::vector<float>(static_cast<size_t>(inputs), -0.0F), "zeros");
+    CheckQuantize(RandomFloats(inputs, 7, 1e-31F), "tiny");
+    CheckQuantize(RandomFloats(inputs, 8, 1e-40F), "denormals");
+    CheckQuantize(RandomFloats(inputs, 9, 1e37F), "huge");
+  }
+}
+
+TEST(QuantizeRowTest, OneRowBelowAndOneAboveTheSmallestMagnitude) {
+  CheckQuantize({1e-30F, -0.5e-30F}, "smallest");
+  CheckQuantize({std::nextafter(1e-30F, 0.0F), 0.0F}, "below the smallest");
+  CheckQuantize({std::numeric_limits<float>::max(), 1.0F}, "largest");
+}
+
+TEST(QuantizeRowTest, NanAndInfinityGiveScaleNanAtAnyPlace) {
+  for (const int64_t inputs : kLengths) {
+    for (const float bad : {std::nanf(""), -std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+      for (const int64_t at : {int64_t{0}, inputs / 2, inputs - 1}) {
+        std::vector<float> row = RandomFloats(inputs, 10);
+        row[static_cast<size_t>(at)] = bad;
+        CheckQuantize(row, "not finite");
+        EXPECT_TRUE(std::isnan(Quantize(PortableKernels(), row, false, false).scale));
+      }
+    }
+  }
+}
+
+TEST(QuantizeRowTest, TiesGoToEvenAndPlanesAddUp) {
+  std::vector<float> row{127.0F};
+  for (int i = -126; i <= 126; ++i) row.push_back(static_cast<float>(i) + 0.5F);
+  CheckQuantize(row, "ties");
+  std::vector<float> wide{32512.0F, -32512.0F};
+  for (int i = -32512; i <= 32511; i += 97) wide.push_back(static_cast<float>(i) + 0.5F);
+  CheckQuantize(wide, "wide ties");
+  const Quantized narrow = Quantize(PortableKernels(), row, false, false);
+  EXPECT_EQ(narrow.high[127], 0);  // 0.5: i = 0 is value 127
+  EXPECT_EQ(narrow.high[128], 2);  // 1.5
+  const Quantized planes = Quantize(PortableKernels(), wide, true, false);
+  for (size_t i = 0; i < wide.size(); ++i) {
+    EXPECT_EQ(256 * planes.high[i] + planes.low[i], static_cast<int>(std::nearbyint(wide[i]))) << i;
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::kernels
