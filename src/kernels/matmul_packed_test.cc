@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/packed_test_util.h"
@@ -211,14 +212,17 @@ struct Quantized {
   int32_t sum128 = -1, low_sum128 = -1;
 };
 
-// As code row 1 of 3: in lines, or in quads.
+// The codes at `place`, which are then set back to the filling.
+int8_t Take(int8_t& place) { return std::exchange(place, int8_t{0x5a}); }
+
+// In lines as the last code row of a block of 3 and the first of one of 2; in quads as row 1 of both.
 Quantized Quantize(const KernelTable& table, const std::vector<float>& row, bool two_planes, bool quads) {
   const auto inputs = static_cast<int64_t>(row.size());
   const int64_t padded = (inputs + kStepInputs - 1) / kStepInputs * kStepInputs;
   GuardedArray<float> x(inputs);
   for (int64_t i = 0; i < inputs; ++i) x[i] = row[static_cast<size_t>(i)];
-  const int64_t chunk_stride = quads ? 1024 : 3 * 64, quad_stride = quads ? 64 : 4, offset = quads ? 4 : 64;
-  GuardedArray<int8_t> high(padded / 64 * chunk_stride), low(padded / 64 * chunk_stride);
+  const int64_t stride = quads ? 1024 : 3 * 64, low_stride = quads ? 1024 : 2 * 64, quad_stride = quads ? 64 : 4;
+  GuardedArray<int8_t> high(padded / 64 * stride), low(padded / 64 * low_stride);
   std::memset(high.data(), 0x5a, static_cast<size_t>(high.size()));
   std::memset(low.data(), 0x5a, static_cast<size_t>(low.size()));
   Quantized result;
@@ -226,21 +230,19 @@ Quantized Quantize(const KernelTable& table, const std::vector<float>& row, bool
   args.x = x.data();
   args.inputs = inputs;
   args.padded_inputs = padded;
-  args.codes = high.data() + offset;
-  args.low = two_planes ? low.data() + offset : nullptr;
-  args.chunk_stride = chunk_stride;
+  args.codes = high.data() + (quads ? 4 : 128);
+  args.low = two_planes ? low.data() + (quads ? 4 : 0) : nullptr;
+  args.chunk_stride = stride;
+  args.low_chunk_stride = low_stride;
   args.quad_stride = quad_stride;
   args.scale = &result.scale;
   args.sum128 = &result.sum128;
   args.low_sum128 = &result.low_sum128;
   table.quantize_row(args);
   for (int64_t i = 0; i < padded; ++i) {
-    const int64_t place = i / 64 * chunk_stride + i % 64 / 4 * quad_stride + i % 4;
-    result.high.push_back(args.codes[place]);
-    args.codes[place] = 0x5a;
-    if (!two_planes) continue;
-    result.low.push_back(args.low[place]);
-    args.low[place] = 0x5a;
+    const int64_t place = i % 64 / 4 * quad_stride + i % 4;
+    result.high.push_back(Take(args.codes[i / 64 * stride + place]));
+    if (two_planes) result.low.push_back(Take(args.low[i / 64 * low_stride + place]));
   }
   for (int64_t i = 0; i < high.size(); ++i) EXPECT_EQ(high[i], 0x5a) << table.name << " wrote another row's codes";
   for (int64_t i = 0; i < low.size(); ++i) EXPECT_EQ(low[i], 0x5a) << table.name << " wrote another row's codes";
