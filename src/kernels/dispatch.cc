@@ -33,6 +33,7 @@ KernelTable MakePortable() {
   table.plan_row_blocks = PlanRowBlocksPortable;
   table.attention = AttentionPortable;
   table.gumbel_row = GumbelRowPortable;
+  table.peak = PeakPortable();
   return WithRowwise(table, RowwisePortable());
 }
 
@@ -49,6 +50,7 @@ KernelTable MakeAvx2() {
   table.plan_row_blocks = PlanRowBlocksPortable;
   table.attention = AttentionAvx2;
   table.gumbel_row = GumbelRowAvx2;
+  table.peak = PeakAvx2();
   return WithRowwise(table, RowwiseAvx2());
 }
 
@@ -64,6 +66,7 @@ KernelTable MakeAvx512() {
   table.plan_row_blocks = PlanRowBlocksPortable;
   table.attention = AttentionAvx512;
   table.gumbel_row = GumbelRowAvx512;
+  table.peak = PeakAvx512();
   return WithRowwise(table, RowwiseAvx512());
 }
 #endif

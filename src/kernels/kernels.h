@@ -11,6 +11,7 @@
 
 #include "kernels/arguments.h"
 #include "kernels/ops.h"
+#include "kernels/peak.h"
 
 namespace hydrant::kernels {
 
@@ -37,6 +38,7 @@ struct KernelTable {
   void (*residual_silu)(const float* residual, const float* linear, int64_t n, float* out);
   // Standard Gumbel noise for tokens 0..vocab-1 (noise.h has the definition).
   void (*gumbel_row)(uint64_t seed, uint32_t stream, uint32_t position, int64_t vocab, float* out);
+  PeakEntries peak;  // for measuring only
 };
 
 const KernelTable& PortableKernels();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/arguments.h"
+#include "kernels/peak.h"
 
 namespace hydrant::kernels {
 
@@ -44,5 +45,9 @@ struct RowwiseEntries {
 RowwiseEntries RowwisePortable();
 RowwiseEntries RowwiseAvx2();
 RowwiseEntries RowwiseAvx512();
+
+PeakEntries PeakPortable();
+PeakEntries PeakAvx2();
+PeakEntries PeakAvx512();
 
 }  // namespace hydrant::kernels
