@@ -55,7 +55,7 @@ void HeadRunner::Run(const Head& head, Matrix& x, Matrix& logits) {
     kernels::Matmul(*queue_, x, block.view(), block.bias, linear_);
     kernels::ResidualSilu(*queue_, x, linear_, x);
   }
-  logits.Resize(x.rows(), head.lm_head.weight.shape[0]);
+  logits.Resize(x.rows(), head.lm_head.outputs());
   kernels::Matmul(*queue_, x, head.lm_head.view(), head.lm_head.bias, logits);
 }
 

@@ -7,81 +7,17 @@
 #include <utility>
 
 #include "base/check.h"
-#include "checkpoint/head_names.h"
 #include "draft/head_stack.h"
-#include "draft/prefix_layer.h"
-#include "hydrant/error.h"
+#include "draft/hydra_weights.h"
 #include "tree/operations.h"
 
 namespace hydrant::draft {
 namespace {
 
-// Head i's first block: two linears over concat[hidden, E(root), E(child 1), .., E(child i)], kept whole here and
-// used by input slice (docs/algorithms/hydra_heads.md): the hidden slice once per sequence, each embedding slice once
-// per node.
-struct HydraHead {
-  model::Linear linear;    // [D, (i + 2) * D]
-  model::Linear residual;  // [D, (i + 2) * D]
-  Head rest;               // blocks 2..L and the lm head
-};
-
-struct HydraWeights {
-  HeadsInfo info;
-  std::unique_ptr<checkpoint::TensorSource> tensors;
-  std::vector<HydraHead> heads;  // [K]
-  std::unique_ptr<PrefixLayer> prefix;
-  uint64_t bytes = 0;
-};
-
 struct HydraState : DraftState {
   std::vector<float> hidden;           // [D], what the heads see of the text so far
   std::unique_ptr<PrefixCache> cache;  // Hydra++ only
 };
-
-checkpoint::TensorRow FirstBlockRow(const HeadsFile& file, int64_t hidden_size, int32_t head, const char* part) {
-  std::string name = file.names.block(head, 0);  // "hydra_mlp.0.1.linear"
-  name.replace(name.size() - 6, 6, part);
-  checkpoint::TensorRow row;
-  row.name = name + ".weight";
-  const int64_t slices = head + 2;
-  row.shape = {{hidden_size, "hidden_size"}, {slices * hidden_size, std::to_string(slices) + " * hidden_size"}};
-  row.note = "head " + std::to_string(head) + " sees the hidden state and " +
-             (head == 0 ? std::string("one embedding") : std::to_string(head + 1) + " embeddings");
-  const checkpoint::StoredTensor* found = file.tensors->Find(row.name);
-  const bool ungrounded = found != nullptr && found->view.shape == std::vector<int64_t>{hidden_size, hidden_size};
-  if (ungrounded) {
-    row.hint = file.info.config_file + " says grounded_heads=true; these weights look like heads trained with false";
-  }
-  return row;
-}
-
-HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base, kernels::Queue* queue) {
-  const int64_t hidden = base.config.hidden_size;
-  HydraWeights loaded;
-  checkpoint::TableLoader loader(*file.tensors, base.config.file);
-  loader.IgnoreIf([](const std::string& name) { return !checkpoint::IsHeadTensor(name); });
-  loader.Ignore("input_embed_fn.weight");  // a copy of the base's embedding
-  for (int32_t h = 0; h < file.info.num_heads; ++h) {
-    HydraHead head;
-    head.linear = TakeLinear(loader, FirstBlockRow(file, hidden, h, "linear"), true);
-    head.residual = TakeLinear(loader, FirstBlockRow(file, hidden, h, "res_connection"), true);
-    head.rest.blocks = TakeBlocks(loader, file, hidden, h, 1);
-    checkpoint::TensorRow row;
-    row.name = file.names.lm_head(h) + ".weight";
-    row.shape = {{base.config.vocab_size, "vocab_size"}, {hidden, "hidden_size"}};
-    row.shard = checkpoint::ShardAxis::kVocabulary;
-    head.rest.lm_head = TakeLinear(loader, row, true);
-    loaded.heads.push_back(std::move(head));
-  }
-  if (file.info.kind == HeadKind::kHydraPrefixMlp) {
-    loaded.prefix = std::make_unique<PrefixLayer>(loader, file.info, base.config, queue);
-  }
-  loader.Finish();
-  loaded.bytes = loader.bytes_taken();
-  loaded.info = file.info;
-  loaded.tensors = std::move(file.tensors);
-  return loaded;
-}
 
 // One node that has children, somewhere in the call's trees.
 struct Expanded {
@@ -227,10 +163,8 @@ class Hydra : public Drafter {
       hidden_residual_[head].Resize(hidden_.rows(), width);
       linear_[head].Resize(static_cast<int64_t>(expanded_.size()), width);
       residual_[head].Resize(static_cast<int64_t>(expanded_.size()), width);
-      kernels::Matmul(*queue_, hidden_, weights.linear.view().Columns(0, width), weights.linear.bias,
-                      hidden_linear_[head]);
-      kernels::Matmul(*queue_, hidden_, weights.residual.view().Columns(0, width), weights.residual.bias,
-                      hidden_residual_[head]);
+      kernels::Matmul(*queue_, hidden_, weights.linear[0].view(), weights.linear[0].bias, hidden_linear_[head]);
+      kernels::Matmul(*queue_, hidden_, weights.residual[0].view(), weights.residual[0].bias, hidden_residual_[head]);
     }
   }
 
@@ -252,10 +186,10 @@ class Hydra : public Drafter {
       embedded_.Resize(static_cast<int64_t>(rows_.size()), width);
       kernels::Embed(*queue_, base_->embedding, tokens_, embedded_);
       const HydraHead& weights = weights_.heads[static_cast<size_t>(head)];
-      const int64_t begin = (depth + 1) * width;
+      const auto slice = static_cast<size_t>(depth) + 1;
       const auto h = static_cast<size_t>(head);
-      AddSlice(weights.linear.view().Columns(begin, width), hidden_linear_[h], linear_[h]);
-      AddSlice(weights.residual.view().Columns(begin, width), hidden_residual_[h], residual_[h]);
+      AddSlice(weights.linear[slice].view(), hidden_linear_[h], linear_[h]);
+      AddSlice(weights.residual[slice].view(), hidden_residual_[h], residual_[h]);
     }
   }
 

@@ -86,7 +86,7 @@ Heads LoadHeads(HeadsFile file, const model::ModelWeights& base) {
       row.shard = checkpoint::ShardAxis::kVocabulary;
       head.lm_head = TakeLinear(loader, row, file.info.lm_head_bias);
     } else {
-      head.lm_head.weight = base.lm_head;
+      head.lm_head = base.lm_head;
     }
     loaded.heads.push_back(std::move(head));
   }

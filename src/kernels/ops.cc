@@ -12,118 +12,19 @@
 namespace hydrant::kernels {
 namespace {
 
-// Below about this many operations a second thread costs more than it brings (a fork and join is 1 to 2 microseconds).
-constexpr int64_t kOperationsWorthAThread = 16384;
-
 FloatType TypeOf(DType dtype) {
   HYDRANT_CHECK(IsFloat(dtype));
   return dtype == DType::kF32 ? FloatType::kF32 : dtype == DType::kBF16 ? FloatType::kBF16 : FloatType::kF16;
 }
 
-// Items so small that `grain` of them make one thread's worth of work.
-int64_t GrainFor(int64_t operations_per_item) {
-  return std::max<int64_t>(1, kOperationsWorthAThread / std::max<int64_t>(1, operations_per_item));
-}
-
 template <typename F>
 void ForRows(Queue& queue, int64_t rows, int64_t operations_per_row, F f) {
-  queue.pool->ParallelFor(rows, GrainFor(operations_per_row), [&](int64_t begin, int64_t end) {
+  ForItems(queue, rows, operations_per_row, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) f(r);
   });
 }
 
-// One allocation per thread that calls ops, kept for the next call.
-std::vector<float>& PackedScratch() {
-  static thread_local std::vector<float> scratch;
-  return scratch;
-}
-
-// One row as [padded slice][8]; zero past the inputs, so that the vector kernels may multiply there.
-void PackSlices(const float* x, const MatmulArgs& args, float* packed) {
-  for (int64_t s = 0; s < kSlices; ++s) {
-    const int64_t begin = std::min(s * args.slice, args.inputs);
-    const int64_t count = std::min(args.slice, args.inputs - begin);
-    for (int64_t j = 0; j < count; ++j) packed[j * kSlices + s] = x[begin + j];
-    for (int64_t j = count; j < args.padded_slice; ++j) packed[j * kSlices + s] = 0.0F;
-  }
-}
-
-// Decides which rows go by lanes and packs them all.
-void Pack(Queue& queue, ConstRows x, MatmulArgs& args) {
-  const KernelTable& table = *queue.table;
-  int64_t groups = 0;
-  if (table.row_lanes > 0) {
-    groups = x.rows / table.row_lanes;
-    if (x.rows % table.row_lanes >= table.min_row_lanes) ++groups;
-    args.lane_rows = std::min(x.rows, groups * table.row_lanes);
-  }
-  const int64_t group_floats = table.row_lanes * x.cols, row_floats = args.padded_slice * kSlices;
-  std::vector<float>& scratch = PackedScratch();
-  scratch.resize(static_cast<size_t>(groups * group_floats + (x.rows - args.lane_rows) * row_floats));
-  float* lanes = scratch.data();  // of this thread: workers have a scratch of their own
-  float* slices = lanes + groups * group_floats;
-  args.packed_lanes = lanes;
-  args.packed_slices = slices;
-  ForRows(queue, groups + x.rows - args.lane_rows, x.cols * std::max<int64_t>(1, table.row_lanes / 4),
-          [&](int64_t item) {
-            if (item < groups) {
-              const int64_t r = item * table.row_lanes;
-              table.pack_lanes(x.row(r), x.stride, std::min(table.row_lanes, x.rows - r), x.cols,
-                               lanes + item * group_floats);
-            } else {
-              const int64_t r = item - groups;
-              PackSlices(x.row(args.lane_rows + r), args, slices + r * row_floats);
-            }
-          });
-}
-
 }  // namespace
-
-Weight Weight::Of(const TensorView& tensor) {
-  HYDRANT_CHECK(tensor.shape.size() == 2);
-  Weight weight;
-  weight.data = tensor.data;
-  weight.dtype = tensor.dtype;
-  weight.outputs = tensor.shape[0];
-  weight.inputs = tensor.shape[1];
-  weight.row_stride = tensor.shape[1];
-  return weight;
-}
-
-Weight Weight::Columns(int64_t begin, int64_t count) const {
-  HYDRANT_CHECK(begin >= 0 && count >= 0 && begin + count <= inputs);
-  Weight part = *this;
-  part.data += static_cast<size_t>(begin) * SizeOf(dtype);
-  part.inputs = count;
-  return part;
-}
-
-void Matmul(Queue& queue, ConstRows x, const Weight& weight, std::span<const float> bias, Rows out, MatmulMode mode) {
-  HYDRANT_CHECK(x.cols == weight.inputs && out.cols == weight.outputs && x.rows == out.rows);
-  HYDRANT_CHECK(bias.empty() || static_cast<int64_t>(bias.size()) == weight.outputs);
-  if (x.rows == 0) return;
-  MatmulArgs args;
-  args.inputs = weight.inputs;
-  args.slice = (weight.inputs + kSlices - 1) / kSlices;
-  args.padded_slice = (args.slice + 7) / 8 * 8;
-  args.weight = weight.data;
-  args.type = TypeOf(weight.dtype);
-  args.row_stride = weight.row_stride;
-  args.bias = bias.empty() ? nullptr : bias.data();
-  args.out_stride = out.stride;
-  args.add = mode == MatmulMode::kAdd;
-  for (int64_t begin = 0; begin < x.rows; begin += kMatmulRows) {
-    args.rows = std::min(kMatmulRows, x.rows - begin);
-    args.out = out.row(begin);
-    args.lane_rows = 0;
-    Pack(queue, ConstRows(x.row(begin), args.rows, x.cols, x.stride), args);
-    // Panels of 16 outputs: a cache line of f32, so that two threads do not write to one.
-    const int64_t panels = (weight.outputs + 15) / 16;
-    queue.pool->ParallelFor(panels, GrainFor(16 * (args.rows + 2) * x.cols / 4), [&](int64_t first, int64_t last) {
-      queue.table->matmul(args, first * 16, std::min(last * 16, weight.outputs));
-    });
-  }
-}
 
 void RmsNorm(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows out) {
   HYDRANT_CHECK(x.cols == static_cast<int64_t>(weight.size()) && x.cols == out.cols && x.rows == out.rows);
@@ -245,7 +146,7 @@ void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvL
   int64_t longest = 1;
   for (const RowKv& row : rows) longest = std::max<int64_t>(longest, row.position + 1);
   const int64_t items = q.rows * kv.num_kv_heads * parts;
-  queue.pool->ParallelFor(items, GrainFor(4 * longest * width * part), [&](int64_t begin, int64_t end) {
+  ForItems(queue, items, 4 * longest * width * part, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t r = item / (kv.num_kv_heads * parts);
       const int64_t kv_head = item / parts % kv.num_kv_heads;

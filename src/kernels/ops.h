@@ -8,66 +8,13 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/matmul.h"
+#include "kernels/queue.h"
+#include "kernels/rows.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
 
-namespace hydrant::base {
-class ThreadPool;
-}
-
 namespace hydrant::kernels {
-
-struct KernelTable;
-
-// Where ops run. CPU: a thread pool and a table of kernels. One queue is used by one thread at a time.
-struct Queue {
-  base::ThreadPool* pool = nullptr;
-  const KernelTable* table = nullptr;
-};
-
-// Activations: rows of f32, `stride` floats apart.
-struct Rows {
-  float* data = nullptr;
-  int64_t rows = 0, cols = 0, stride = 0;
-
-  Rows() = default;
-  Rows(float* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), cols(c), stride(s) {}
-  Rows(Matrix& m)
-      : data(m.data()), rows(m.rows()), cols(m.cols()), stride(m.stride()) {}  // NOLINT(google-explicit-constructor)
-  float* row(int64_t r) const { return data + r * stride; }
-};
-struct ConstRows {
-  const float* data = nullptr;
-  int64_t rows = 0, cols = 0, stride = 0;
-
-  ConstRows() = default;
-  ConstRows(const float* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), cols(c), stride(s) {}
-  ConstRows(const Matrix& m)
-      : data(m.data()), rows(m.rows()), cols(m.cols()), stride(m.stride()) {}  // NOLINT(google-explicit-constructor)
-  ConstRows(const Rows& m)
-      : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}  // NOLINT(google-explicit-constructor)
-  const float* row(int64_t r) const { return data + r * stride; }
-};
-
-// A weight matrix [O, I], row-major in f32, bf16 or f16, possibly a column slice of a wider one. Need not be aligned.
-// The seam for low-bit formats: `quant/` will add its own dtypes and layouts here.
-struct Weight {
-  const uint8_t* data = nullptr;
-  DType dtype = DType::kF32;
-  int64_t outputs = 0, inputs = 0;
-  int64_t row_stride = 0;  // elements from one output row to the next
-
-  static Weight Of(const TensorView& tensor);          // [O, I]
-  Weight Columns(int64_t begin, int64_t count) const;  // input slice
-};
-
-enum class MatmulMode : uint8_t { kStore, kAdd };  // out = x W^T + bias | out += x W^T + bias
-
-// out[r][o] = sum_i x[r][i] * w[o][i] (+ bias[o]).  x [R, I], out [R, O]; bias empty or [O].
-// Order: 8 input slices of ceil(I / 8), each one fused multiply-add chain in input order starting at 0, combined
-// ((0+1)+(2+3))+((4+5)+(6+7)); then + bias; then (kAdd) out + that.
-void Matmul(Queue& queue, ConstRows x, const Weight& weight, std::span<const float> bias, Rows out,
-            MatmulMode mode = MatmulMode::kStore);
 
 // out[r] = x[r] * (1 / sqrt(mean(x[r]^2) + eps)) * weight.  Sum of squares: 16 fused chains by index mod 16, tree
 // 8-4-2-1. May be in place.

@@ -43,7 +43,7 @@ void Decoder::Logits(const RowBatch& batch, ForwardOutput& output) {
   const auto wanted = static_cast<int64_t>(batch.logit_rows().size());
   output.logits.Resize(wanted, weights_->config.vocab_size);
   if (wanted == 0) return;
-  const kernels::Weight lm_head = kernels::Weight::Of(weights_->lm_head);
+  const kernels::Weight lm_head = weights_->lm_head.view();
   if (wanted == batch.num_rows()) {
     kernels::Matmul(*queue_, output.hidden, lm_head, {}, output.logits);
     return;

@@ -37,6 +37,18 @@ void CollectUnused(const checkpoint::TensorSource& source, ModelWeights* weights
 
 }  // namespace
 
+kernels::Weight Linear::view() const {
+  if (packed) return kernels::Weight::Of(packed->matrix, quant::HasTwoPlanes(packed->format));
+  const kernels::Weight whole = kernels::Weight::Of(weight);
+  return num_inputs < 0 ? whole : whole.Columns(first_input, num_inputs);
+}
+
+uint64_t Linear::bytes() const {
+  if (packed) return static_cast<uint64_t>(packed->matrix.bytes());
+  const int64_t inputs = num_inputs < 0 ? weight.shape[1] : num_inputs;
+  return static_cast<uint64_t>(weight.shape[0] * inputs) * SizeOf(weight.dtype);
+}
+
 std::vector<TensorRow> LayerRows(const ModelConfig& config, const std::string& prefix) {
   const LayerRowSet set = DecoderLayerRows(config, prefix);
   std::vector<TensorRow> rows = {set.input_norm};
@@ -87,7 +99,7 @@ ModelWeights LoadModelWeights(const std::string& folder) {
   }
   weights.final_norm = TakeFloats(loader, FinalNormRow(config));
   const TensorView lm_head = loader.Take(LmHeadRow(config));
-  weights.lm_head = config.tied_embeddings ? weights.embedding : lm_head;
+  weights.lm_head.weight = config.tied_embeddings ? weights.embedding : lm_head;
   loader.Finish();
   weights.bytes = loader.bytes_taken();
   CollectUnused(*source, &weights);

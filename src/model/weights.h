@@ -10,15 +10,21 @@
 #include "checkpoint/tensor_table.h"
 #include "kernels/ops.h"
 #include "model/model_config.h"
+#include "quant/packed_weight.h"
 #include "tensor/tensor.h"
 
 namespace hydrant::model {
 
+// A linear layer: floats used where they lie, or packed codes.
 struct Linear {
-  TensorView weight;        // [O, I]
-  std::vector<float> bias;  // [O] or empty
+  TensorView weight;                                  // [O, I] floats; empty when packed
+  int64_t first_input = 0, num_inputs = -1;           // the columns of `weight` in use; -1: all
+  std::shared_ptr<const quant::PackedWeight> packed;  // null: floats
+  std::vector<float> bias;                            // [O] or empty
 
-  kernels::Weight view() const { return kernels::Weight::Of(weight); }
+  kernels::Weight view() const;
+  int64_t outputs() const { return packed ? packed->matrix.outputs : weight.shape[0]; }
+  uint64_t bytes() const;  // that one matmul reads
 };
 
 struct LayerWeights {
@@ -37,7 +43,7 @@ struct ModelWeights {
   TensorView embedding;  // [V, D]
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;            // [D]
-  TensorView lm_head;                       // [V, D]; the embedding when tied
+  Linear lm_head;                           // [V, D]; the embedding when tied
   uint64_t bytes = 0;                       // of distinct tensors in use
   std::vector<std::string> unused_tensors;  // accepted and not used, for `inspect`
   std::string file;                         // display name of the checkpoint

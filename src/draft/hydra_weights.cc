@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/hydra_weights.h"
+
+#include <string>
+#include <utility>
+
+#include "checkpoint/head_names.h"
+
+namespace hydrant::draft {
+namespace {
+
+checkpoint::TensorRow FirstBlockRow(const HeadsFile& file, int64_t hidden_size, int32_t head, const char* part) {
+  std::string name = file.names.block(head, 0);  // "hydra_mlp.0.1.linear"
+  name.replace(name.size() - 6, 6, part);
+  checkpoint::TensorRow row;
+  row.name = name + ".weight";
+  const int64_t slices = head + 2;
+  row.shape = {{hidden_size, "hidden_size"}, {slices * hidden_size, std::to_string(slices) + " * hidden_size"}};
+  row.note = "head " + std::to_string(head) + " sees the hidden state and " +
+             (head == 0 ? std::string("one embedding") : std::to_string(head + 1) + " embeddings");
+  const checkpoint::StoredTensor* found = file.tensors->Find(row.name);
+  const bool ungrounded = found != nullptr && found->view.shape == std::vector<int64_t>{hidden_size, hidden_size};
+  if (ungrounded) {
+    row.hint = file.info.config_file + " says grounded_heads=true; these weights look like heads trained with false";
+  }
+  return row;
+}
+
+// The input slices of a first block's linear; the bias goes with the hidden one.
+std::vector<model::Linear> Slices(model::Linear whole, int64_t width) {
+  std::vector<model::Linear> slices;
+  for (int64_t begin = 0; begin < whole.weight.shape[1]; begin += width) {
+    model::Linear slice;
+    slice.weight = whole.weight;
+    slice.first_input = begin;
+    slice.num_inputs = width;
+    if (begin == 0) slice.bias = std::move(whole.bias);
+    slices.push_back(std::move(slice));
+  }
+  return slices;
+}
+
+}  // namespace
+
+HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base, kernels::Queue* queue) {
+  const int64_t hidden = base.config.hidden_size;
+  HydraWeights loaded;
+  checkpoint::TableLoader loader(*file.tensors, base.config.file);
+  loader.IgnoreIf([](const std::string& name) { return !checkpoint::IsHeadTensor(name); });
+  loader.Ignore("input_embed_fn.weight");  // a copy of the base's embedding
+  for (int32_t h = 0; h < file.info.num_heads; ++h) {
+    HydraHead head;
+    head.linear = Slices(TakeLinear(loader, FirstBlockRow(file, hidden, h, "linear"), true), hidden);
+    head.residual = Slices(TakeLinear(loader, FirstBlockRow(file, hidden, h, "res_connection"), true), hidden);
+    head.rest.blocks = TakeBlocks(loader, file, hidden, h, 1);
+    checkpoint::TensorRow row;
+    row.name = file.names.lm_head(h) + ".weight";
+    row.shape = {{base.config.vocab_size, "vocab_size"}, {hidden, "hidden_size"}};
+    row.shard = checkpoint::ShardAxis::kVocabulary;
+    head.rest.lm_head = TakeLinear(loader, row, true);
+    loaded.heads.push_back(std::move(head));
+  }
+  if (file.info.kind == HeadKind::kHydraPrefixMlp) {
+    loaded.prefix = std::make_unique<PrefixLayer>(loader, file.info, base.config, queue);
+  }
+  loader.Finish();
+  loaded.bytes = loader.bytes_taken();
+  loaded.info = file.info;
+  loaded.tensors = std::move(file.tensors);
+  return loaded;
+}
+
+}  // namespace hydrant::draft

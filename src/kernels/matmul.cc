@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/matmul.h"
+
+#include <algorithm>
+#include <new>
+
+#include "base/check.h"
+#include "kernels/kernels.h"
+
+namespace hydrant::kernels {
+namespace {
+
+constexpr int64_t kQuadRows = 16;  // of a block of quads, whatever its number of rows
+
+FloatType TypeOf(DType dtype) {
+  HYDRANT_CHECK(IsFloat(dtype));
+  return dtype == DType::kF32 ? FloatType::kF32 : dtype == DType::kBF16 ? FloatType::kBF16 : FloatType::kF16;
+}
+
+int64_t SliceOf(int64_t inputs) { return (inputs + kSlices - 1) / kSlices; }
+int64_t PaddedSliceOf(int64_t inputs) { return (SliceOf(inputs) + 7) / 8 * 8; }
+
+int64_t PanelsOf(const MatmulJob& job) { return (job.weight->outputs + kPanelOutputs - 1) / kPanelOutputs; }
+
+int64_t PaddedInputs(int64_t inputs) { return (inputs + kStepInputs - 1) / kStepInputs * kStepInputs; }
+
+// One row as [padded slice][8]; zero past the inputs, so that the vector kernels may multiply there.
+void PackSlices(const float* x, int64_t inputs, float* packed) {
+  const int64_t slice = SliceOf(inputs), padded = PaddedSliceOf(inputs);
+  for (int64_t s = 0; s < kSlices; ++s) {
+    const int64_t begin = std::min(s * slice, inputs);
+    const int64_t count = std::min(slice, inputs - begin);
+    for (int64_t j = 0; j < count; ++j) packed[j * kSlices + s] = x[begin + j];
+    for (int64_t j = count; j < padded; ++j) packed[j * kSlices + s] = 0.0F;
+  }
+}
+
+}  // namespace
+
+Weight Weight::Of(const TensorView& tensor) {
+  HYDRANT_CHECK(tensor.shape.size() == 2);
+  Weight weight;
+  weight.data = tensor.data;
+  weight.dtype = tensor.dtype;
+  weight.outputs = tensor.shape[0];
+  weight.inputs = tensor.shape[1];
+  weight.row_stride = tensor.shape[1];
+  return weight;
+}
+
+Weight Weight::Of(const PackedMatrix& matrix, bool two_planes) {
+  HYDRANT_CHECK(matrix.inputs <= kMaxPackedInputs);
+  Weight weight;
+  weight.outputs = matrix.outputs;
+  weight.inputs = matrix.inputs;
+  weight.packed = matrix;
+  weight.kind = two_planes ? InputKind::kInt16 : InputKind::kInt8;
+  return weight;
+}
+
+Weight Weight::Columns(int64_t begin, int64_t count) const {
+  HYDRANT_CHECK(kind == InputKind::kF32 && begin >= 0 && count >= 0 && begin + count <= inputs);
+  Weight part = *this;
+  part.data += static_cast<size_t>(begin) * SizeOf(dtype);
+  part.inputs = count;
+  return part;
+}
+
+void MatmulInput::Reserve(const KernelTable& table, InputKind kind, int64_t rows, int64_t inputs) {
+  const bool same = kind == kind_ && rows == rows_ && inputs == inputs_ && table_ == &table;
+  if (same) return;
+  table_ = &table;
+  kind_ = kind;
+  rows_ = rows;
+  inputs_ = inputs;
+  chunks_.clear();
+  for (int64_t first = 0; first < rows; first += kMatmulRows) {
+    chunks_.push_back({.first = first, .rows = std::min(kMatmulRows, rows - first)});
+  }
+  if (kind == InputKind::kF32) {
+    PlanFloats();
+  } else {
+    PlanCodes();
+  }
+}
+
+void MatmulInput::Grow(int64_t bytes) {
+  if (bytes <= capacity_) return;
+  auto* memory = static_cast<uint8_t*>(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64)));
+  if (memory == nullptr) throw std::bad_alloc();
+  memory_.reset(memory);
+  capacity_ = bytes;
+}
+
+// Decides which rows go by lanes and where each group and row is packed.
+void MatmulInput::PlanFloats() {
+  pieces_.clear();
+  int64_t floats = 0;
+  for (Chunk& chunk : chunks_) {
+    int64_t groups = 0;
+    if (table_->row_lanes > 0) {
+      groups = chunk.rows / table_->row_lanes;
+      if (chunk.rows % table_->row_lanes >= table_->min_row_lanes) ++groups;
+    }
+    chunk.lane_rows = std::min(chunk.rows, groups * table_->row_lanes);
+    chunk.lanes_offset = floats;
+    for (int64_t g = 0; g < groups; ++g, floats += table_->row_lanes * inputs_) {
+      const int64_t first = g * table_->row_lanes;
+      pieces_.push_back({chunk.first + first, std::min(table_->row_lanes, chunk.rows - first), true, floats});
+    }
+    chunk.slices_offset = floats;
+    for (int64_t r = chunk.lane_rows; r < chunk.rows; ++r, floats += PaddedSliceOf(inputs_) * kSlices) {
+      pieces_.push_back({chunk.first + r, 1, false, floats});
+    }
+  }
+  Grow(floats * 4);
+}
+
+void MatmulInput::PlanCodes() {
+  const int64_t planes = kind_ == InputKind::kInt16 ? 2 : 1;
+  const int64_t padded = PaddedInputs(inputs_);
+  int64_t sizes[kMaxCodeRows];
+  blocks_.clear();
+  places_.clear();
+  int64_t bytes = 0;
+  for (Chunk& chunk : chunks_) {
+    chunk.code_rows = chunk.rows * planes;
+    chunk.first_block = static_cast<int64_t>(blocks_.size());
+    chunk.num_blocks = table_->plan_row_blocks(chunk.code_rows, sizes);
+    int64_t first = 0;
+    for (int64_t b = 0; b < chunk.num_blocks; ++b) {
+      blocks_.push_back({.first = first, .rows = sizes[b], .codes = nullptr});
+      const int64_t stride = (table_->quad_codes ? kQuadRows : sizes[b]) * kLineBytes;  // of 64 inputs
+      for (int64_t r = 0; r < sizes[b]; ++r) {
+        places_.push_back({bytes + (table_->quad_codes ? 4 : kLineBytes) * r, stride});
+      }
+      first += sizes[b];
+      bytes += padded / kLineBytes * stride;
+    }
+    HYDRANT_CHECK(first == chunk.code_rows);
+  }
+  Grow(bytes);
+  bytes = 0;
+  for (RowBlock& block : blocks_) {
+    block.codes = reinterpret_cast<const int8_t*>(memory_.get()) + bytes;
+    bytes += padded * (table_->quad_codes ? kQuadRows : block.rows);
+  }
+  scales_.resize(static_cast<size_t>(rows_));
+  sums128_.resize(static_cast<size_t>(rows_ * planes));
+}
+
+void MatmulInput::Quantize(int64_t row, const float* x) {
+  QuantizeArgs args;
+  args.x = x;
+  args.inputs = inputs_;
+  args.padded_inputs = PaddedInputs(inputs_);
+  args.quad_stride = table_->quad_codes ? kLineBytes : 4;
+  args.scale = &scales_[static_cast<size_t>(row)];
+  auto* memory = reinterpret_cast<int8_t*>(memory_.get());
+  const auto first = static_cast<size_t>(kind_ == InputKind::kInt16 ? 2 * row : row);
+  args.codes = memory + places_[first].offset;
+  args.chunk_stride = places_[first].chunk_stride;
+  args.sum128 = &sums128_[first];
+  if (kind_ == InputKind::kInt16) {
+    args.low = memory + places_[first + 1].offset;
+    args.low_chunk_stride = places_[first + 1].chunk_stride;
+    args.low_sum128 = &sums128_[first + 1];
+  }
+  table_->quantize_row(args);
+}
+
+void MatmulInput::PackFloats(Queue& queue, ConstRows x) {
+  auto* floats = reinterpret_cast<float*>(memory_.get());
+  ForItems(queue, static_cast<int64_t>(pieces_.size()), inputs_ * 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Piece& piece = pieces_[static_cast<size_t>(i)];
+      if (piece.by_lanes) {
+        table_->pack_lanes(x.row(piece.first), x.stride, piece.rows, inputs_, floats + piece.offset);
+      } else {
+        PackSlices(x.row(piece.first), inputs_, floats + piece.offset);
+      }
+    }
+  });
+}
+
+template <typename MakeRow>
+void MatmulInput::LoadMade(Queue& queue, ConstRows made, int64_t operations_per_row, const MakeRow& make_row) {
+  HYDRANT_CHECK(made.rows == rows_ && made.cols == inputs_ && queue.table == table_);
+  ForItems(queue, rows_, operations_per_row + 4 * inputs_, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      make_row(r);
+      if (kind_ != InputKind::kF32) Quantize(r, made.row(r));
+    }
+  });
+  if (kind_ == InputKind::kF32) PackFloats(queue, made);
+}
+
+void MatmulInput::Load(Queue& queue, ConstRows x) {
+  HYDRANT_CHECK(x.rows == rows_ && x.cols == inputs_ && queue.table == table_);
+  if (kind_ == InputKind::kF32) {
+    PackFloats(queue, x);
+  } else {
+    LoadMade(queue, x, 0, [](int64_t) {});
+  }
+}
+
+void MatmulInput::LoadNormed(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows normed) {
+  HYDRANT_CHECK(x.cols == static_cast<int64_t>(weight.size()) && x.rows == rows_);
+  LoadMade(queue, normed, 2 * inputs_,
+           [&](int64_t r) { queue.table->rms_norm(x.row(r), weight.data(), eps, x.cols, normed.row(r)); });
+}
+
+void MatmulInput::LoadSiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out) {
+  HYDRANT_CHECK(gate.rows == rows_ && up.rows == rows_ && gate.cols == inputs_ && up.cols == inputs_);
+  LoadMade(queue, out, 16 * inputs_,
+           [&](int64_t r) { queue.table->silu_mul(gate.row(r), up.row(r), gate.cols, out.row(r)); });
+}
+
+void MatmulInput::LoadResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out) {
+  HYDRANT_CHECK(residual.rows == rows_ && linear.rows == rows_ && residual.cols == inputs_ && linear.cols == inputs_);
+  LoadMade(queue, out, 16 * inputs_,
+           [&](int64_t r) { queue.table->residual_silu(residual.row(r), linear.row(r), inputs_, out.row(r)); });
+}
+
+void MatmulInput::Floats(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const {
+  const auto* floats = reinterpret_cast<const float*>(memory_.get());
+  MatmulArgs args;
+  args.packed_lanes = floats + chunk.lanes_offset;
+  args.packed_slices = floats + chunk.slices_offset;
+  args.rows = chunk.rows;
+  args.lane_rows = chunk.lane_rows;
+  args.inputs = inputs_;
+  args.slice = SliceOf(inputs_);
+  args.padded_slice = PaddedSliceOf(inputs_);
+  args.weight = job.weight->data;
+  args.type = TypeOf(job.weight->dtype);
+  args.row_stride = job.weight->row_stride;
+  args.bias = job.bias.empty() ? nullptr : job.bias.data();
+  args.out = job.out.row(chunk.first);
+  args.out_stride = job.out.stride;
+  args.add = job.mode == MatmulMode::kAdd;
+  table_->matmul(args, panel_begin * kPanelOutputs, std::min(panel_end * kPanelOutputs, job.weight->outputs));
+}
+
+void MatmulInput::Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const {
+  const PackedMatrix& matrix = job.weight->packed;
+  PackedMatmulArgs args;
+  args.is_w4 = matrix.type == PackedType::kW4;
+  args.panels = matrix.panels;
+  args.panel_bytes = matrix.panel_bytes();
+  args.code_offset = matrix.code_offset();
+  args.steps = matrix.steps();
+  args.outputs = matrix.outputs;
+  args.row_scales = matrix.row_scales;
+  args.dictionary = matrix.dictionary;
+  args.blocks = blocks_.data() + chunk.first_block;
+  args.num_blocks = chunk.num_blocks;
+  args.code_rows = chunk.code_rows;
+  args.two_planes = kind_ == InputKind::kInt16;
+  args.scales = scales_.data() + chunk.first;
+  args.sums128 = sums128_.data() + (args.two_planes ? 2 : 1) * chunk.first;
+  args.bias = job.bias.empty() ? nullptr : job.bias.data();
+  args.out = job.out.row(chunk.first);
+  args.out_stride = job.out.stride;
+  args.add = job.mode == MatmulMode::kAdd;
+  table_->packed_matmul(args, panel_begin, panel_end);
+}
+
+// The panels of all jobs in one row, shared out as one range per thread: each reads a contiguous stream per weight.
+void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs) {
+  int64_t panels = 0;
+  for (const MatmulJob& job : jobs) {
+    HYDRANT_CHECK(job.weight->kind == input.kind_ && job.weight->inputs == input.inputs_);
+    HYDRANT_CHECK(job.out.cols == job.weight->outputs && job.out.rows == input.rows_);
+    HYDRANT_CHECK(job.bias.empty() || static_cast<int64_t>(job.bias.size()) == job.weight->outputs);
+    panels += PanelsOf(job);
+  }
+  const int64_t operations = kPanelOutputs * (input.rows_ + 2) * input.inputs_ / 4;
+  ForItems(queue, panels, operations, [&](int64_t begin, int64_t end) {
+    for (const MatmulInput::Chunk& chunk : input.chunks_) {
+      int64_t first = 0;  // of the job
+      for (const MatmulJob& job : jobs) {
+        const int64_t count = PanelsOf(job);
+        const int64_t from = std::max(begin - first, int64_t{0}), to = std::min(end - first, count);
+        first += count;
+        if (from >= to) continue;
+        if (input.kind_ == InputKind::kF32) {
+          input.Floats(chunk, job, from, to);
+        } else {
+          input.Codes(chunk, job, from, to);
+        }
+      }
+    }
+  });
+}
+
+void Matmul(Queue& queue, ConstRows x, const Weight& weight, std::span<const float> bias, Rows out, MatmulMode mode) {
+  HYDRANT_CHECK(!queue.in_region());
+  static thread_local MatmulInput input;  // kept for the next call
+  input.Reserve(*queue.table, weight.kind, x.rows, x.cols);
+  input.Load(queue, x);
+  const MatmulJob job{&weight, bias, out, mode};
+  Matmul(queue, input, std::span(&job, 1));
+}
+
+}  // namespace hydrant::kernels

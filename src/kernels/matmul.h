@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products of rows with weights in any format. The rows are made ready once (MatmulInput) for all weights that
+// read them; several weights go in one call.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/arguments.h"
+#include "kernels/packed.h"
+#include "kernels/queue.h"
+#include "kernels/rows.h"
+#include "tensor/dtype.h"
+#include "tensor/tensor.h"
+
+namespace hydrant::kernels {
+
+// What a weight's activations are rounded to.
+enum class InputKind : uint8_t { kF32, kInt8, kInt16 };
+
+// A weight matrix [O, I]. Floats: row-major in f32, bf16 or f16, possibly a column slice of a wider one, unaligned.
+// Packed: packed.h.
+struct Weight {
+  const uint8_t* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t outputs = 0, inputs = 0;
+  int64_t row_stride = 0;  // elements from one output row to the next
+  PackedMatrix packed;     // where `kind` is not kF32
+  InputKind kind = InputKind::kF32;
+
+  static Weight Of(const TensorView& tensor);                             // [O, I]
+  static Weight Of(const PackedMatrix& matrix, bool two_planes = false);  // two_planes: 16-bit activations
+  Weight Columns(int64_t begin, int64_t count) const;                     // input slice of a float weight
+};
+
+enum class MatmulMode : uint8_t { kStore, kAdd };  // out = x W^T + bias | out += x W^T + bias
+
+// One product of a call: out[r] = x[r] W^T (+ bias). bias empty or [O], out [R, O].
+struct MatmulJob {
+  const Weight* weight = nullptr;
+  std::span<const float> bias;
+  Rows out;
+  MatmulMode mode = MatmulMode::kStore;
+};
+
+// Rows x [R, I] ready for matmuls. Reserve outside regions; the others are ops.
+class MatmulInput {
+ public:
+  // Makes room for rows of `inputs` for weights of `kind`.
+  void Reserve(const KernelTable& table, InputKind kind, int64_t rows, int64_t inputs);
+  // Takes the rows of x as they are.
+  void Load(Queue& queue, ConstRows x);
+  // x -> RmsNorm(x) -> ready; `normed` [R, I] receives the normed rows too.
+  void LoadNormed(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows normed);
+  // silu(gate) * up -> ready; `out` [R, I] receives the products too and may be `gate`.
+  void LoadSiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out);
+  // residual + silu(linear) -> ready; `out` [R, I] receives the sums too and may be either.
+  void LoadResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out);
+
+  InputKind kind() const { return kind_; }
+  int64_t rows() const { return rows_; }
+  int64_t inputs() const { return inputs_; }
+
+ private:
+  friend void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs);
+
+  // Up to kMatmulRows rows that read the weights together.
+  struct Chunk {
+    int64_t first = 0, rows = 0;
+    int64_t lane_rows = 0, lanes_offset = 0, slices_offset = 0;  // floats (MatmulArgs)
+    int64_t first_block = 0, num_blocks = 0, code_rows = 0;      // codes
+  };
+  // Float rows that are packed together: a group by lanes, or one row by slices.
+  struct Piece {
+    int64_t first, rows;
+    bool by_lanes;
+    int64_t offset;  // floats
+  };
+  // Where a code row's first code is, and the bytes from 64 inputs to the next.
+  struct CodePlace {
+    int64_t offset, chunk_stride;
+  };
+  struct FreeLines {
+    void operator()(uint8_t* p) const { std::free(p); }
+  };
+
+  void Grow(int64_t bytes);
+  void PlanFloats();
+  void PlanCodes();
+  void Quantize(int64_t row, const float* x);
+  void PackFloats(Queue& queue, ConstRows x);
+  template <typename MakeRow>
+  void LoadMade(Queue& queue, ConstRows made, int64_t operations_per_row, const MakeRow& make_row);
+  void Floats(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const;
+  void Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const;
+
+  const KernelTable* table_ = nullptr;
+  InputKind kind_ = InputKind::kF32;
+  int64_t rows_ = 0, inputs_ = 0;
+  std::vector<Chunk> chunks_;
+  std::vector<Piece> pieces_;
+  std::vector<RowBlock> blocks_;
+  std::vector<CodePlace> places_;                 // [code rows]
+  std::unique_ptr<uint8_t[], FreeLines> memory_;  // packed floats, or codes
+  int64_t capacity_ = 0;                          // of memory_, bytes
+  std::vector<float> scales_;                     // [R]
+  std::vector<int32_t> sums128_;                  // [code rows]
+};
+
+// All weights are of the input's kind. Floats: 8 input slices of ceil(I / 8), each one fused multiply-add chain in
+// input order starting at 0, combined ((0+1)+(2+3))+((4+5)+(6+7)); then + bias; then (kAdd) out + that. Packed: as
+// PackedMatmulArgs says.
+void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs);
+
+// One weight, outside regions.
+void Matmul(Queue& queue, ConstRows x, const Weight& weight, std::span<const float> bias, Rows out,
+            MatmulMode mode = MatmulMode::kStore);
+
+}  // namespace hydrant::kernels
