@@ -20,7 +20,7 @@ struct EngineOptions {
   std::string draft;                // folder with heads; empty = plain decoding
   std::string tree;                 // preset name, JSON file, or literal list; empty = the default tree
   int32_t threads = 0;              // 0 = as many as this process may use
-  std::string cpu_target = "auto";  // auto | portable | avx2 | avx512
+  std::string cpu_target = "auto";  // auto | portable | avx2 | avx512 | amx | amx-twin
   std::string kv_type = "f32";      // f32 | bf16 | f16
   int32_t prefill_chunk = 256;      // rows of one prompt forward
   bool load_tokenizer = true;       // false: ids in, ids out

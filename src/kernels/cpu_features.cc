@@ -3,6 +3,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <cstdint>
 #endif
@@ -32,6 +36,26 @@ uint64_t Xcr0() {
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
+// Linux saves no tile data for a process that has not asked (Documentation/arch/x86/xstate.rst): without permission the
+// first tile instruction is an illegal one.
+bool MayUseTiles() {
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+bool HasTiles(const Leaf& seven, uint64_t state) {
+  const bool saved = (state & 0x60000U) == 0x60000U;                                         // XTILECFG, XTILEDATA
+  const bool instructions = Bit(seven.edx, 22) && Bit(seven.edx, 24) && Bit(seven.edx, 25);  // BF16 TILE INT8
+  if (!saved || !instructions || Read(0x1d, 0).eax < 1) return false;
+  const Leaf palette = Read(0x1d, 1);
+  const bool full = palette.ebx >> 16 >= 8 && (palette.ebx & 0xffffU) >= 64 && (palette.ecx & 0xffffU) >= 16;
+  return full && MayUseTiles();
+}
+
 CpuFeatures Detect() {
   CpuFeatures features;
   const Leaf one = Read(1, 0);
@@ -46,6 +70,7 @@ CpuFeatures Detect() {
       ymm && Bit(one.ecx, 12) && Bit(one.ecx, 28) && Bit(one.ecx, 29) && Bit(seven.ebx, 5);  // FMA AVX F16C AVX2
   features.avx512 = features.avx2 && zmm && Bit(seven.ebx, 16) && Bit(seven.ebx, 17) && Bit(seven.ebx, 30) &&
                     Bit(seven.ebx, 31) && Bit(seven.ecx, 1) && Bit(seven.ecx, 11) && Bit(seven_one.eax, 5);
+  features.amx = features.avx512 && HasTiles(seven, state);
   return features;
 }
 

@@ -7,9 +7,12 @@ namespace hydrant::kernels {
 struct CpuFeatures {
   bool avx2 = false;    // AVX2, FMA, F16C
   bool avx512 = false;  // F, BW, VL, DQ, VNNI, VBMI, BF16 besides
+  bool amx = false;     // tiles, INT8 and BF16 besides, and this process may use them
 };
 
-// CPUID and XCR0, read once.
+// CPUID and XCR0, read once. Where the CPU has tiles, the first call asks Linux for them, for all threads of the
+// process and their children; it refuses where a thread has an alternate signal stack that is too small for the tiles'
+// 8 KB.
 const CpuFeatures& DetectCpuFeatures();
 
 }  // namespace hydrant::kernels

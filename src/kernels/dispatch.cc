@@ -12,7 +12,7 @@
 namespace hydrant::kernels {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames{"auto", "portable", "avx2", "avx512"};
+constexpr std::array<std::string_view, 6> kNames{"auto", "portable", "avx2", "avx512", "amx", "amx-twin"};
 
 // The rest of a table is the target's entries, one by one.
 KernelTable WithRowwise(KernelTable table, const RowwiseEntries& rowwise) {
@@ -69,7 +69,32 @@ KernelTable MakeAvx512() {
   table.peak = PeakAvx512();
   return WithRowwise(table, RowwiseAvx512());
 }
+
+KernelTable MakeAmx() {
+  KernelTable table = MakeAvx512();
+  table.name = "amx";
+  table.packed_matmul = PackedMatmulAmx;
+  table.plan_row_blocks = PlanRowBlocksTiles;
+  table.quad_codes = true;
+  return table;
+}
 #endif
+
+// What "amx" does, with tiles in software: on a machine with AVX-512 everything else is the code that "amx" runs.
+KernelTable MakeAmxTwin() {
+  KernelTable table = MakePortable();
+  table.packed_matmul = PackedMatmulAmxTwin;
+#if defined(__x86_64__)
+  if (DetectCpuFeatures().avx512) {
+    table = MakeAvx512();
+    table.packed_matmul = PackedMatmulAmxTwinAvx512;
+  }
+#endif
+  table.name = "amx-twin";
+  table.plan_row_blocks = PlanRowBlocksTiles;
+  table.quad_codes = true;
+  return table;
+}
 
 struct Target {
   std::string_view name;
@@ -78,20 +103,28 @@ struct Target {
   const char* needs;
 };
 
-const std::array<Target, 3>& Targets() {
+// Slowest first: "auto" takes the last that the machine has, but never the twin.
+const std::array<Target, 5>& Targets() {
+  static const KernelTable twin = MakeAmxTwin();
 #if defined(__x86_64__)
   static const KernelTable avx2 = MakeAvx2();
   static const KernelTable avx512 = MakeAvx512();
   static const KernelTable* const avx2_table = &avx2;
   static const KernelTable* const avx512_table = &avx512;
+  static const KernelTable amx = MakeAmx();
+  static const KernelTable* const amx_table = &amx;
 #else
   static const KernelTable* const avx2_table = nullptr;
   static const KernelTable* const avx512_table = nullptr;
+  static const KernelTable* const amx_table = nullptr;
 #endif
-  static const std::array<Target, 3> targets{{
+  static const std::array<Target, 5> targets{{
       {"portable", &PortableKernels(), true, ""},
+      {"amx-twin", &twin, true, ""},
       {"avx2", avx2_table, DetectCpuFeatures().avx2, "AVX2, FMA and F16C"},
       {"avx512", avx512_table, DetectCpuFeatures().avx512, "AVX-512 F, BW, VL, DQ, VNNI, VBMI and BF16"},
+      {"amx", amx_table, DetectCpuFeatures().amx,
+       "avx512, AMX TILE, INT8 and BF16, and the operating system's leave to use tiles"},
   }};
   return targets;
 }
@@ -99,7 +132,7 @@ const std::array<Target, 3>& Targets() {
 const KernelTable& Best() {
   const KernelTable* best = &PortableKernels();
   for (const Target& target : Targets()) {
-    if (target.table != nullptr && target.supported) best = target.table;
+    if (target.table != nullptr && target.supported && target.name != "amx-twin") best = target.table;
   }
   return *best;
 }
@@ -117,8 +150,9 @@ const KernelTable& Named(std::string_view name, const std::string& where) {
     return *target.table;
   }
   const std::string nearest = base::Nearest(name, kNames);
-  throw UserError(where + " '" + std::string(name) + "' is unknown, expected auto, portable, avx2 or avx512",
-                  nearest.empty() ? "" : "did you mean " + nearest + "?");
+  throw UserError(
+      where + " '" + std::string(name) + "' is unknown, expected auto, portable, avx2, avx512, amx or amx-twin",
+      nearest.empty() ? "" : "did you mean " + nearest + "?");
 }
 
 }  // namespace

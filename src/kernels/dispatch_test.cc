@@ -49,9 +49,13 @@ TEST_F(DispatchTest, PortableIsAlwaysThereAndAutoIsTheBest) {
   const std::vector<const KernelTable*> tables = AvailableKernels();
   ASSERT_FALSE(tables.empty());
   EXPECT_EQ(tables.front(), &PortableKernels());
-  EXPECT_EQ(&KernelsFor("auto"), tables.back());
+  const KernelTable* best = nullptr;
+  for (const KernelTable* table : tables) {
+    if (table->name != std::string("amx-twin")) best = table;
+  }
+  EXPECT_EQ(&KernelsFor("auto"), best);
   for (const KernelTable* table : tables) EXPECT_EQ(&KernelsFor(table->name), table);
-  EXPECT_THAT(CpuTargetNames(), testing::ElementsAre("auto", "portable", "avx2", "avx512"));
+  EXPECT_THAT(CpuTargetNames(), testing::ElementsAre("auto", "portable", "avx2", "avx512", "amx", "amx-twin"));
 }
 
 TEST_F(DispatchTest, TheVariableDecidesForAutoOnly) {
@@ -80,6 +84,13 @@ void ExpectPresentOrRefused(const char* name, bool present) {
 TEST_F(DispatchTest, TargetsThatTheMachineLacksAreRefusedAsSuch) {
   ExpectPresentOrRefused("avx2", DetectCpuFeatures().avx2);
   ExpectPresentOrRefused("avx512", DetectCpuFeatures().avx512);
+  ExpectPresentOrRefused("amx", DetectCpuFeatures().amx);
+}
+
+TEST_F(DispatchTest, TheAmxTwinRunsEverywhereButIsNeverChosen) {
+  EXPECT_STREQ(KernelsFor("amx-twin").name, "amx-twin");
+  EXPECT_STRNE(KernelsFor("auto").name, "amx-twin");
+  EXPECT_TRUE(KernelsFor("amx-twin").quad_codes);
 }
 
 }  // namespace

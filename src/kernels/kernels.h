@@ -16,7 +16,7 @@
 namespace hydrant::kernels {
 
 struct KernelTable {
-  const char* name;  // "portable", "avx2", "avx512"
+  const char* name;  // as --cpu-target takes it
 
   void (*matmul)(const MatmulArgs& args, int64_t output_begin, int64_t output_end);
   // Rows per vector when matmul takes one input of many rows at a time, 0 = never; and how many rows that pays for.

@@ -21,6 +21,10 @@ void PackLanesAvx512(const float* x, int64_t stride, int64_t rows, int64_t input
 void PackedMatmulPortable(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+void PackedMatmulAmx(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+// The AMX kernel over tiles in software: all in plain C++, or with its vector code in AVX-512.
+void PackedMatmulAmxTwin(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+void PackedMatmulAmxTwinAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 
 void QuantizeRowPortable(const QuantizeArgs& args);
 void QuantizeRowAvx2(const QuantizeArgs& args);
@@ -29,6 +33,7 @@ void QuantizeRowAvx512(const QuantizeArgs& args);
 int64_t PlanRowBlocksPortable(int64_t code_rows, int64_t* sizes);
 int64_t PlanRowBlocksAvx2(int64_t code_rows, int64_t* sizes);
 int64_t PlanRowBlocksAvx512(int64_t code_rows, int64_t* sizes);
+int64_t PlanRowBlocksTiles(int64_t code_rows, int64_t* sizes);
 
 void AttentionPortable(const AttentionArgs& args);
 void AttentionAvx2(const AttentionArgs& args);

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile matmul in all its forms against the portable kernel, and the order of its ring's stores and loads. What the
+// tables offer is tested in matmul_packed_test.cc besides.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kernels/amx_tiles_software.h"
+#include "kernels/cpu_features.h"
+#include "kernels/packed_test_util.h"
+#include "kernels/targets.h"
+#include "kernels/test_util.h"
+
+namespace hydrant::kernels {
+namespace {
+
+#include "kernels/matmul_packed_amx_inl.h"
+#include "kernels/matmul_packed_amx_vectors_plain.h"
+
+using PackedMatmul = void (*)(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+
+struct Form {
+  const char* name;
+  PackedMatmul matmul;
+};
+
+std::vector<Form> Forms() {
+  std::vector<Form> forms = {{"plain", PackedMatmulAmxTwin}};
+#if defined(__x86_64__)
+  if (DetectCpuFeatures().avx512) forms.push_back({"AVX-512 with tiles in software", PackedMatmulAmxTwinAvx512});
+  if (DetectCpuFeatures().amx) forms.push_back({"AMX", PackedMatmulAmx});
+#endif
+  return forms;
+}
+
+struct Options {
+  bool bias = false, add = false;
+  int64_t range_panels = 1 << 20;
+};
+
+std::vector<float> Product(const KernelTable& plan, PackedMatmul matmul, const TestPackedMatrix& weight,
+                           TestCodes& codes, const Options& options) {
+  const PackedMatrix& matrix = weight.matrix();
+  codes.PackFor(plan);
+  const int64_t stride = matrix.outputs + 3;
+  GuardedArray<float> out((codes.rows() - 1) * stride + matrix.outputs), bias(matrix.outputs);
+  for (int64_t i = 0; i < out.size(); ++i) out[i] = 0.25F * static_cast<float>(i % 977);
+  for (int64_t o = 0; o < bias.size(); ++o) bias[o] = 0.125F * static_cast<float>(o % 31) - 1.7F;
+  PackedMatmulArgs args = codes.Args(matrix);
+  args.bias = options.bias ? bias.data() : nullptr;
+  args.out = out.data();
+  args.out_stride = stride;
+  args.add = options.add;
+  for (int64_t p = 0; p < matrix.num_panels(); p += options.range_panels) {
+    matmul(args, p, std::min(p + options.range_panels, matrix.num_panels()));
+  }
+  return {out.data(), out.data() + out.size()};
+}
+
+void Check(PackedType type, int64_t code_rows, int64_t outputs, int64_t inputs, bool two_planes,
+           const Options& options = {}) {
+  const TestPackedMatrix weight(type, outputs, inputs, 1, Values::kExtreme);
+  TestCodes codes(code_rows, inputs, two_planes, 2);
+  const std::vector<float> expected = Product(PortableKernels(), PackedMatmulPortable, weight, codes, options);
+  for (const Form& form : Forms()) {
+    const std::vector<float> out = Product(KernelsFor("amx-twin"), form.matmul, weight, codes, options);
+    for (size_t i = 0; i < out.size(); ++i) {
+      ASSERT_TRUE(SameBits(out[i], expected[i]))
+          << form.name << (type == PackedType::kW4 ? " w4" : " w8") << " code rows=" << code_rows << " O=" << outputs
+          << " I=" << inputs << (two_planes ? " two planes" : "") << ": value " << i << " is " << out[i]
+          << ", expected " << expected[i];
+    }
+  }
+}
+
+TEST(AmxMatmulTest, EveryNumberOfRowsGivesThePortableBits) {
+  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+    for (int64_t rows = 1; rows <= kMaxCodeRows; ++rows) {
+      Check(type, rows, 50, 192, false);
+      if (rows % 2 == 0) Check(type, rows, 33, 129, true);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// 1 to 5 panels: odd ends; 1 to 9 steps: rings shorter and longer than what is expanded ahead; ranges of 1 to 3 panels.
+TEST(AmxMatmulTest, EveryShapeGivesThePortableBits) {
+  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+    for (const int64_t outputs : {1, 15, 16, 17, 32, 33, 64, 65, 80}) {
+      for (const int64_t inputs : {1, 64, 128, 129, 384, 385, 1100}) {
+        for (const int64_t rows : {1, 2, 16, 17, 40}) {
+          Check(type, rows, outputs, inputs, rows % 2 == 0, {rows == 17, rows != 16, 1 + inputs % 3});
+          Check(type, rows, outputs, inputs, false);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// A panel that is longer than the prefetch distance, and one whose pair is not spread over the passes.
+TEST(AmxMatmulTest, LongPanelsGiveThePortableBits) {
+  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+    for (const int64_t rows : {3, 70}) Check(type, rows, 70, 2000, false);
+    Check(type, 35, 35, 40000, false);
+  }
+}
+
+// Tiles that know when each byte of the ring was written, in products since the start.
+struct Clock {
+  int64_t products = 0;
+  int64_t first_step = 0;  // products of the call's first step, which has to wait
+  const uint8_t* ring = nullptr;
+  std::vector<int64_t> written;
+  int64_t loads = 0, nearest = 1 << 20;
+};
+Clock* clock_now = nullptr;
+
+struct WatchedTiles : SoftwareTiles {
+  template <int kTile, int kOffset = 0>
+  void Load(const void* from) {
+    SoftwareTiles::Load<kTile, kOffset>(from);
+    const uint8_t* first = static_cast<const uint8_t*>(from) + kOffset;
+    if (clock_now->ring == nullptr || first < clock_now->ring || first >= clock_now->ring + clock_now->written.size()) {
+      return;
+    }
+    ++clock_now->loads;
+    for (int64_t i = 0; i < kTileBytes; i += kLineBytes) {
+      const int64_t written = clock_now->written[static_cast<size_t>(first - clock_now->ring + i)];
+      ASSERT_GE(written, 0) << "read before it was written";
+      if (clock_now->products < clock_now->first_step) continue;
+      clock_now->nearest = std::min(clock_now->nearest, clock_now->products - written);
+    }
+  }
+  template <int kSum, int kA, int kB>
+  void MultiplyU8S8() {
+    SoftwareTiles::MultiplyU8S8<kSum, kA, kB>();
+    ++clock_now->products;
+  }
+};
+
+struct WatchedVectors : PlainVectors {
+  static void Expand(const uint8_t* line, const uint8_t* tables, const uint8_t* dictionary, uint8_t* low,
+                     uint8_t* high) {
+    PlainVectors::Expand(line, tables, dictionary, low, high);
+    if (clock_now->ring == nullptr) clock_now->ring = low;  // the first line of all
+    for (const uint8_t* to : {low, high}) {
+      clock_now->written[static_cast<size_t>(to - clock_now->ring)] = clock_now->products;
+    }
+  }
+};
+
+TEST(AmxMatmulTest, TilesAreLoadedAWholeStepAfterTheyAreWritten) {
+  for (const int64_t rows : {16, 32, 48}) {
+    for (const int64_t inputs : {128, 512}) {
+      const TestPackedMatrix weight(PackedType::kW4, 100, inputs, 1);
+      TestCodes codes(rows, inputs, false, 2);
+      Clock clock;
+      clock.first_step = rows > 16 ? 8 : 4;
+      clock.written.assign(kRingSteps * kRingStepBytes, -1);
+      clock_now = &clock;
+      const auto watched = [](const PackedMatmulArgs& args, int64_t begin, int64_t end) {
+        TilePackedMatmul<WatchedTiles, WatchedVectors>(args, begin, end);
+      };
+      const std::vector<float> out = Product(KernelsFor("amx-twin"), watched, weight, codes, {});
+      EXPECT_EQ(out, Product(PortableKernels(), PackedMatmulPortable, weight, codes, {}));
+      EXPECT_GT(clock.loads, 0);
+      EXPECT_GE(clock.nearest, rows == 32 ? 8 : 4);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::kernels

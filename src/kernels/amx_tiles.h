@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two forms of tile registers share: amx_tiles_instructions.h and amx_tiles_software.h. A kernel takes either
+// as a template parameter, so its blocking, packing, edges and epilogues are tested on machines without AMX.
+//
+// Both offer, for registers 0 .. 7:
+//   Configure(config), Release()
+//   Zero<t>()
+//   Load<t, offset = 0>(from), Store<t>(to): 16 lines of 64 contiguous bytes, at from + offset. Compact tiles only:
+//     others load slower, and a compact one can be declared to the compiler exactly.
+//   MultiplyU8S8<c, a, b>(): c[m][n] += sum over k of a[m][k] * b[k / 4][n][k % 4], a unsigned, b signed; sums wrap.
+#pragma once
+
+#include <cstdint>
+
+namespace hydrant::kernels {
+namespace {
+
+inline constexpr int64_t kTileRows = 16;
+inline constexpr int64_t kTileRowBytes = 64;
+inline constexpr int64_t kTileBytes = kTileRows * kTileRowBytes;
+
+// The operand of LDTILECFG.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+// All eight registers in full. Smaller ones cost the same unless the first operand has fewer rows.
+constexpr TileConfig FullTiles() {
+  TileConfig config;
+  for (int t = 0; t < 8; ++t) {
+    config.row_bytes[t] = kTileRowBytes;
+    config.rows[t] = kTileRows;
+  }
+  return config;
+}
+
+}  // namespace
+}  // namespace hydrant::kernels

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tile registers by AMX instructions. Own wrappers, because GCC 12's intrinsics declare no memory operand for a tile
+// load: the compiler may then sink the stores that fill the tile below its load. Here every load and store names its
+// 1024 bytes, and `volatile` keeps tile instructions in their order. Calls clobber all tiles: no call between Configure
+// and Release but to functions of the same file that are inlined.
+//
+// TDPBUSD computes 16 x 16 x 64 products in 16 cycles with a latency of about 52 according to Intel's manuals: hence at
+// least four sums in turn. A tile load cannot be served from the store buffer: whoever writes a tile's bytes does so at
+// least one step earlier.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/amx_tiles.h"
+
+namespace hydrant::kernels {
+namespace {
+
+class TileInstructions {
+ public:
+  void Configure(const TileConfig& config) { __asm__ volatile("ldtilecfg %0" : : "m"(config)); }
+  // Back to the initial state: 8 KB less to save when this thread is switched, and a parked core may clock up.
+  void Release() { __asm__ volatile("tilerelease" : :); }
+
+  template <int kTile>
+  void Zero() {
+    __asm__ volatile("tilezero %%tmm%c0" : : "i"(kTile));
+  }
+
+  template <int kTile, int kOffset = 0>
+  void Load(const void* from) {
+    const auto* tile = static_cast<const uint8_t*>(from) + kOffset;
+    __asm__ volatile("tileloadd %c3(%1,%2,1), %%tmm%c0"
+                     :
+                     : "i"(kTile), "r"(from), "r"(kTileRowBytes), "i"(kOffset),
+                       "m"(*reinterpret_cast<const Bytes*>(tile)));
+  }
+
+  template <int kTile>
+  void Store(void* to) {
+    __asm__ volatile("tilestored %%tmm%c1, (%2,%3,1)"
+                     : "=m"(*static_cast<Bytes*>(to))
+                     : "i"(kTile), "r"(to), "r"(kTileRowBytes));
+  }
+
+  template <int kSum, int kA, int kB>
+  void MultiplyU8S8() {
+    __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
+  }
+
+ private:
+  using Bytes = uint8_t[kTileBytes];  // of a character type: may alias anything
+};
+
+}  // namespace
+}  // namespace hydrant::kernels

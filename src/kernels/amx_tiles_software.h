@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tile registers in plain C++: the twin of amx_tiles_instructions.h, with the same meaning bit for bit, including the
+// rows and columns of the configuration. Where the instructions would raise an exception it traps.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/amx_tiles.h"
+
+namespace hydrant::kernels {
+namespace {
+
+class SoftwareTiles {
+ public:
+  void Configure(const TileConfig& config) {
+    Require(config.palette == 1 && config.start_row == 0);
+    config_ = config;
+    configured_ = true;
+    for (Tile& tile : tiles_) Clear(tile, 0);
+  }
+  void Release() { configured_ = false; }
+
+  template <int kTile>
+  void Zero() {
+    Require(Usable(kTile));
+    Clear(tiles_[kTile], 0);
+  }
+
+  template <int kTile, int kOffset = 0>
+  void Load(const void* from) {
+    Require(Usable(kTile));
+    const int64_t rows = config_.rows[kTile], row_bytes = config_.row_bytes[kTile];
+    const auto* lines = static_cast<const uint8_t*>(from) + kOffset;
+    Tile& tile = tiles_[kTile];
+    for (int64_t m = 0; m < rows; ++m) {
+      for (int64_t i = 0; i < row_bytes; ++i) tile.bytes[m][i] = lines[m * kTileRowBytes + i];
+      for (int64_t i = row_bytes; i < kTileRowBytes; ++i) tile.bytes[m][i] = 0;
+    }
+    Clear(tile, rows);
+  }
+
+  template <int kTile>
+  void Store(void* to) {
+    Require(Usable(kTile));
+    auto* lines = static_cast<uint8_t*>(to);
+    for (int64_t m = 0; m < config_.rows[kTile]; ++m) {
+      for (int64_t i = 0; i < config_.row_bytes[kTile]; ++i) lines[m * kTileRowBytes + i] = tiles_[kTile].bytes[m][i];
+    }
+  }
+
+  // What lies outside a register's rows and columns is zero, so whole registers may be multiplied.
+  template <int kSum, int kA, int kB>
+  void MultiplyU8S8() {
+    static_assert(kSum != kA && kSum != kB && kA != kB);
+    Require(Usable(kSum) && Usable(kA) && Usable(kB) && config_.rows[kSum] == config_.rows[kA] &&
+            config_.row_bytes[kSum] == config_.row_bytes[kB] && config_.row_bytes[kA] == 4 * config_.rows[kB]);
+    MultiplyTiles(tiles_[kA], tiles_[kB], tiles_[kSum]);
+  }
+
+ private:
+  struct Tile {
+    alignas(64) uint8_t bytes[kTileRows][kTileRowBytes];
+  };
+
+  static void Require(bool holds) {
+    if (!holds) __builtin_trap();
+  }
+  bool Usable(int tile) const {
+    return configured_ && config_.rows[tile] > 0 && config_.rows[tile] <= kTileRows && config_.row_bytes[tile] > 0 &&
+           config_.row_bytes[tile] <= kTileRowBytes;
+  }
+  static void Clear(Tile& tile, int64_t first_row) {
+    for (int64_t m = first_row; m < kTileRows; ++m) {
+      for (int64_t i = 0; i < kTileRowBytes; ++i) tile.bytes[m][i] = 0;
+    }
+  }
+  // Not inlined: one copy is enough.
+  __attribute__((noinline)) static void MultiplyTiles(const Tile& a, const Tile& b, Tile& sum) {
+    int16_t columns[4 * kTileRows][16];  // [k][n]: the order in which compilers multiply 16 columns at once
+#pragma GCC unroll 1
+    for (int64_t k = 0; k < 4 * kTileRows; ++k) {
+      for (int64_t n = 0; n < 16; ++n) columns[k][n] = static_cast<int8_t>(b.bytes[k / 4][4 * n + k % 4]);
+    }
+#pragma GCC unroll 1
+    for (int64_t m = 0; m < kTileRows; ++m) {
+      uint32_t sums[16];
+      __builtin_memcpy(sums, sum.bytes[m], sizeof(sums));
+#pragma GCC unroll 1
+      for (int64_t k = 0; k < 4 * kTileRows; k += 2) {
+        const int32_t a0 = a.bytes[m][k], a1 = a.bytes[m][k + 1];
+        for (int64_t n = 0; n < 16; ++n) {
+          sums[n] += static_cast<uint32_t>(a0 * columns[k][n] + a1 * columns[k + 1][n]);
+        }
+      }
+      __builtin_memcpy(sum.bytes[m], sums, sizeof(sums));
+    }
+  }
+
+  TileConfig config_;
+  bool configured_ = false;
+  Tile tiles_[8];
+};
+
+}  // namespace
+}  // namespace hydrant::kernels
