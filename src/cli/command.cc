@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/nearest.h"
+#include "cli/bench.h"
 #include "cli/detokenize.h"
 #include "cli/errors.h"
 #include "cli/eval.h"
@@ -20,13 +21,14 @@
 namespace hydrant::cli {
 namespace {
 
-constexpr std::array<Command, 6> kCommands = {{
+constexpr std::array<Command, 7> kCommands = {{
     {"run", "generate text, or chat", Run},
     {"inspect", "say what a checkpoint, heads folder, tensor file or tokenizer is", Inspect},
     {"tree", "show and convert draft trees", Tree},
     {"tokenize", "text to token ids", Tokenize},
     {"detokenize", "token ids to text", Detokenize},
     {"eval", "numbers of a model: logits", Eval},
+    {"bench", "how fast, beside how fast it could be", Bench},
 }};
 
 constexpr const char* kOverview =

@@ -72,7 +72,7 @@ void ExpectRefused(const std::vector<std::string>& args, const std::string& part
 TEST(CommandsTest, HelpListsCommandsAndEveryCommandHasExamples) {
   const Outcome overview = Hydrant({"--help"});
   EXPECT_EQ(overview.code, 0);
-  for (const char* name : {"run", "inspect", "tree", "tokenize", "detokenize", "eval"}) {
+  for (const char* name : {"run", "inspect", "tree", "tokenize", "detokenize", "eval", "bench"}) {
     EXPECT_THAT(overview.out, HasSubstr(std::string("\n  ") + name));
   }
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{{"run"},
@@ -81,7 +81,8 @@ TEST(CommandsTest, HelpListsCommandsAndEveryCommandHasExamples) {
                                                                                        {"tree", "convert"},
                                                                                        {"tokenize"},
                                                                                        {"detokenize"},
-                                                                                       {"eval", "logits"}}) {
+                                                                                       {"eval", "logits"},
+                                                                                       {"bench", "roofline"}}) {
     std::vector<std::string> args = command;
     args.emplace_back("--help");
     const Outcome help = Hydrant(args);
@@ -111,6 +112,21 @@ TEST(CommandsTest, ErrorsGoToStderrAlsoWithJson) {
   ExpectRefused({"run", "--json", "--temperature", "nan", "--prompt", "x"}, "--temperature is \"nan\", expected");
   ExpectRefused({"inspect", "/nowhere", "--json"}, "error: /nowhere: there is no such file or folder");
   ExpectRefused({"run", "--json", "--model", "/nowhere", "--prompt", "x"}, "error: /nowhere: ");
+}
+
+TEST(CommandsTest, RooflineHasReadsAndProductsOfTheTarget) {
+  const Json json =
+      JsonOf(Hydrant({"bench", "roofline", "--cpu-target", "portable", "--threads", "1", "--seconds", "0", "--json"}));
+  EXPECT_EQ(json["threads"], 1);
+  ASSERT_EQ(json["read"].size(), 2U);  // 4 KB and 2 MB pages
+  EXPECT_GT(json["read"][0]["gb_s"], 0);
+  ASSERT_GT(json["multiply"].size(), 0U);
+  for (const Json& row : json["multiply"]) {
+    EXPECT_EQ(row["target"], "portable");
+    EXPECT_LE(row["gmac_s_min"], row["gmac_s"]);
+  }
+  ExpectRefused({"bench", "roofline", "--seconds", "x"}, "--seconds is \"x\", expected");
+  ExpectRefused({"bench", "rofline"}, "did you mean roofline?");
 }
 
 TEST(CommandsTest, TokenizeAndDetokenizeAreInverse) {

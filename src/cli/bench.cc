@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bench.h"
+
+#include <array>
+
+#include "cli/command.h"
+
+namespace hydrant::cli {
+namespace {
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"roofline", "what this machine reads and multiplies at best", BenchRoofline},
+}};
+
+}  // namespace
+
+int Bench(const std::vector<std::string>& args) {
+  return Dispatch("hydrant bench", kCommands, args, "How fast, and how fast it could be.\n");
+}
+
+}  // namespace hydrant::cli

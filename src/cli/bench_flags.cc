@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bench_flags.h"
+
+#include <fmt/core.h>
+
+#include "cli/values.h"
+
+namespace hydrant::cli {
+
+void AddBenchFlags(FlagSet& flags, BenchOptions& options, const std::string& what) {
+  flags.Group("Measuring");
+  flags.Value(
+      "--threads", "N",
+      [&options](const std::string& value) {
+        options.threads = static_cast<int>(ParseInteger("--threads", value, 0, 1024));
+      },
+      "Threads; 0 = as many as this process may use (default 0)");
+  flags.Text("--cpu-target", "NAME", &options.cpu_target, "auto, portable, avx2 or avx512 (default auto)");
+  flags.Value(
+      "--seconds", "X",
+      [&options](const std::string& value) {
+        options.seconds = ParseFloat("--seconds", value, {.min = 0, .max = 3600});
+      },
+      fmt::format("Time for {} (default {})", what, options.seconds));
+  flags.Switch("--json", &options.json, "Print one JSON object");
+}
+
+std::unique_ptr<base::ThreadPool> BenchPool(const BenchOptions& options) {
+  return std::make_unique<base::ThreadPool>(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
+}
+
+void PutSpread(base::Json& json, const std::string& name, const eval::Spread& spread) {
+  json[name] = spread.median;
+  json[name + "_min"] = spread.min;
+  json[name + "_max"] = spread.max;
+}
+
+}  // namespace hydrant::cli

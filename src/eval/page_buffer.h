@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of a chosen page size, for benchmarks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant::eval {
+
+enum class PageSize : uint8_t { kSmall, kHuge };  // 4 KB; 2 MB where the system gives them
+
+// Aligned to 2 MB, zero, and not yet backed by pages: whoever writes first decides on which node they lie.
+class PageBuffer {
+ public:
+  PageBuffer() = default;
+  // Throws UserError when the system has not that much memory.
+  PageBuffer(size_t bytes, PageSize pages);
+  ~PageBuffer();
+  PageBuffer(PageBuffer&& other) noexcept;
+  PageBuffer& operator=(PageBuffer&& other) noexcept;
+
+  uint8_t* data() const { return data_; }
+  size_t size() const { return size_; }
+  // Part of the buffer that lies in huge pages now, 0 to 1: the system may refuse without a word. 0 where it does not
+  // say.
+  double HugeShare() const;
+
+ private:
+  void* mapping_ = nullptr;
+  size_t mapped_ = 0;
+  uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace hydrant::eval
