@@ -16,4 +16,12 @@ const char* NameOf(WeightFormat format) {
   return "?";
 }
 
+std::optional<WeightFormat> WeightFormatNamed(std::string_view name) {
+  for (const WeightFormat format : {WeightFormat::kStored, WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kW8A8,
+                                    WeightFormat::kW4A8, WeightFormat::kW8A16, WeightFormat::kW4A16}) {
+    if (name == NameOf(format)) return format;
+  }
+  return std::nullopt;
+}
+
 }  // namespace hydrant::quant

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "kernels/packed.h"
@@ -27,8 +28,14 @@ inline constexpr bool HasTwoPlanes(WeightFormat format) {
   return format == WeightFormat::kW8A16 || format == WeightFormat::kW4A16;
 }
 
+inline constexpr bool Is4Bit(WeightFormat format) {
+  return format == WeightFormat::kW4A8 || format == WeightFormat::kW4A16;
+}
+
 // "stored", "f32", "bf16", "w8a8", "w4a8", "w8a16", "w4a16".
 const char* NameOf(WeightFormat format);
+// Nothing for any other name.
+std::optional<WeightFormat> WeightFormatNamed(std::string_view name);
 
 struct PackedWeight {
   kernels::PackedMatrix matrix;

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quant/pack.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "base/check.h"
+#include "hydrant/error.h"
+#include "quant/dictionary.h"
+#include "quant/encode_row.h"
+
+namespace hydrant::quant {
+namespace {
+
+using kernels::kGroupInputs;
+using kernels::kLineBytes;
+using kernels::kPanelOutputs;
+using kernels::kStepInputs;
+using kernels::PackedMatrix;
+using kernels::PackedType;
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+std::shared_ptr<uint8_t> Allocate(size_t bytes) {
+  const size_t alignment = bytes >= kHugePage ? kHugePage : static_cast<size_t>(kLineBytes);
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  auto* memory = static_cast<uint8_t*>(std::aligned_alloc(alignment, rounded));
+  if (memory == nullptr) throw std::bad_alloc();
+  if (bytes >= kHugePage) madvise(memory, rounded, MADV_HUGEPAGE);  // refused: smaller pages
+  return {memory, [](uint8_t* p) { std::free(p); }};
+}
+
+// One row as floats; every value is finite or refused.
+void ReadRow(const FloatMatrix& matrix, int64_t row, std::vector<float>& out) {
+  const int64_t stride = matrix.weight.shape[1];
+  const auto count = static_cast<size_t>(matrix.inputs());
+  out.resize(count);
+  const uint8_t* from =
+      matrix.weight.data + static_cast<size_t>(row * stride + matrix.first_input) * SizeOf(matrix.weight.dtype);
+  if (matrix.weight.dtype == DType::kF32) {
+    std::memcpy(out.data(), from, count * sizeof(float));
+  } else {
+    for (size_t i = 0; i < count; ++i) {
+      uint16_t bits = 0;
+      std::memcpy(&bits, from + 2 * i, 2);
+      out[i] = matrix.weight.dtype == DType::kBF16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
+    }
+  }
+  bool finite = true;
+  for (const float w : out) finite = finite && std::fabs(w) <= std::numeric_limits<float>::max();
+  if (finite) return;
+  const auto bad = std::find_if(out.begin(), out.end(), [](float w) { return !std::isfinite(w); });
+  throw FileError(matrix.file, "tensor '" + matrix.name + "' has " + (std::isnan(*bad) ? "NaN" : "infinity") +
+                                   " in row " + std::to_string(row) + ", column " +
+                                   std::to_string(matrix.first_input + (bad - out.begin())) +
+                                   ", expected finite weights");
+}
+
+// What one thread needs to pack panels.
+class PanelPacker {
+ public:
+  PanelPacker(const FloatMatrix& source, const PackOptions& options, const PackedMatrix& shape, uint8_t* panels,
+              float* scales)
+      : source_(&source), options_(&options), shape_(&shape), panels_(panels), scales_(scales) {}
+
+  void Pack(int64_t panel) {
+    std::memset(panels_ + panel * shape_->panel_bytes(), 0, static_cast<size_t>(shape_->panel_bytes()));
+    for (int64_t o = panel * kPanelOutputs; o < (panel + 1) * kPanelOutputs; ++o) {
+      scales_[o] = 0;
+      row_.assign(static_cast<size_t>(shape_->inputs), 0.0F);  // past O: a row of zeros
+      if (o < shape_->outputs) ReadRow(*source_, o, row_);
+      if (shape_->type == PackedType::kW8) {
+        codes_.resize(row_.size());
+        scales_[o] = EncodeRowW8(row_, codes_.data());
+        PlaceRowW8(*shape_, o, codes_, panels_);
+      } else {
+        DefaultEncoderW4().Encode(row_, options_->importance, row_w4_);
+        scales_[o] = row_w4_.scale;
+        PlaceRowW4(*shape_, o, row_w4_.tables, row_w4_.codes, panels_);
+      }
+    }
+  }
+
+ private:
+  const FloatMatrix* source_;
+  const PackOptions* options_;
+  const PackedMatrix* shape_;
+  uint8_t* panels_;
+  float* scales_;
+  std::vector<float> row_;
+  std::vector<int8_t> codes_;
+  RowW4 row_w4_;
+};
+
+int8_t WeightW8(const uint8_t* panel, int64_t o, int64_t i) {
+  const uint8_t* line = panel + (i / kLineBytes * kPanelOutputs + o) * kLineBytes;
+  return static_cast<int8_t>(line[i % kLineBytes] - 128);
+}
+
+int8_t WeightW4(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
+  const int64_t line = i / kStepInputs * kPanelOutputs + o;
+  const int64_t half = i % kStepInputs / kGroupInputs;
+  const uint8_t pair = panel[m.code_offset() + line * kLineBytes + i % kGroupInputs];
+  const int code = half == 0 ? pair & 15 : pair >> 4;
+  return static_cast<int8_t>(m.dictionary[panel[2 * line + half] * kernels::kTableEntries + code] - 128);
+}
+
+}  // namespace
+
+WeightFormat FormatFor(WeightFormat format, int64_t inputs) {
+  if (inputs >= kStepInputs) return format;
+  if (format == WeightFormat::kW4A8) return WeightFormat::kW8A8;
+  return format == WeightFormat::kW4A16 ? WeightFormat::kW8A16 : format;
+}
+
+void PlaceRowW8(const PackedMatrix& shape, int64_t output, std::span<const int8_t> codes, uint8_t* panels) {
+  uint8_t* panel = panels + output / kPanelOutputs * shape.panel_bytes();
+  for (int64_t i = 0; i < shape.padded_inputs(); ++i) {
+    const int code = i < shape.inputs ? codes[static_cast<size_t>(i)] : 0;
+    panel[(i / kLineBytes * kPanelOutputs + output % kPanelOutputs) * kLineBytes + i % kLineBytes] =
+        static_cast<uint8_t>(code + 128);
+  }
+}
+
+void PlaceRowW4(const PackedMatrix& shape, int64_t output, std::span<const uint8_t> tables,
+                std::span<const uint8_t> codes, uint8_t* panels) {
+  uint8_t* panel = panels + output / kPanelOutputs * shape.panel_bytes();
+  const int64_t row = output % kPanelOutputs;
+  for (size_t g = 0; g < tables.size(); ++g) {
+    const auto group = static_cast<int64_t>(g);
+    panel[(group / 2 * kPanelOutputs + row) * 2 + group % 2] = tables[g];
+    uint8_t* line = panel + shape.code_offset() + (group / 2 * kPanelOutputs + row) * kLineBytes;
+    const int64_t count = std::min(kGroupInputs, shape.inputs - group * kGroupInputs);
+    for (int64_t i = 0; i < count; ++i) {
+      const int code = codes[static_cast<size_t>(group * kGroupInputs + i)];
+      line[i] = static_cast<uint8_t>(line[i] | (group % 2 == 0 ? code : code << 4));
+    }
+  }
+}
+
+std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat format, const PackOptions& options,
+                                         base::ThreadPool& pool) {
+  HYDRANT_CHECK(IsPacked(format) && matrix.weight.shape.size() == 2 && IsFloat(matrix.weight.dtype));
+  HYDRANT_CHECK(options.importance.empty() || static_cast<int64_t>(options.importance.size()) == matrix.inputs());
+  if (matrix.inputs() > kernels::kMaxPackedInputs) {
+    throw FileError(matrix.file,
+                    "tensor '" + matrix.name + "' has " + std::to_string(matrix.inputs()) + " inputs, at most " +
+                        std::to_string(kernels::kMaxPackedInputs) + " fit the 32-bit sums of " + NameOf(format),
+                    "keep it in floats: --weights stored");
+  }
+  auto packed = std::make_shared<PackedWeight>();
+  packed->format = FormatFor(format, matrix.inputs());
+  PackedMatrix& shape = packed->matrix;
+  shape.type = Is4Bit(packed->format) ? PackedType::kW4 : PackedType::kW8;
+  shape.outputs = matrix.weight.shape[0];
+  shape.inputs = matrix.inputs();
+  const auto panel_bytes = static_cast<size_t>(shape.num_panels() * shape.panel_bytes());
+  const std::shared_ptr<uint8_t> memory = Allocate(static_cast<size_t>(shape.bytes()));
+  auto* scales = reinterpret_cast<float*>(memory.get() + panel_bytes);
+  shape.panels = memory.get();
+  shape.row_scales = scales;
+  if (shape.type == PackedType::kW4) shape.dictionary = DefaultDictionary();
+  packed->owner = memory;
+  pool.ParallelFor(shape.num_panels(), 1, [&](int64_t begin, int64_t end) {
+    PanelPacker packer(matrix, options, shape, memory.get(), scales);
+    for (int64_t panel = begin; panel < end; ++panel) packer.Pack(panel);
+  });
+  return packed;
+}
+
+std::vector<float> Unpack(const PackedMatrix& matrix) {
+  std::vector<float> weights;
+  weights.reserve(static_cast<size_t>(matrix.outputs * matrix.inputs));
+  for (int64_t o = 0; o < matrix.outputs; ++o) {
+    const uint8_t* panel = matrix.panels + o / kPanelOutputs * matrix.panel_bytes();
+    for (int64_t i = 0; i < matrix.inputs; ++i) {
+      const int64_t row = o % kPanelOutputs;
+      const int weight = matrix.type == PackedType::kW8 ? WeightW8(panel, row, i) : WeightW4(matrix, panel, row, i);
+      weights.push_back(matrix.row_scales[o] * static_cast<float>(weight));
+    }
+  }
+  return weights;
+}
+
+}  // namespace hydrant::quant
