@@ -49,14 +49,39 @@ std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const Hea
   return blocks;
 }
 
-void HeadRunner::Run(const Head& head, Matrix& x, Matrix& logits) {
-  linear_.Resize(x.rows(), x.cols());
-  for (const model::Linear& block : head.blocks) {
-    kernels::Matmul(*queue_, x, block.view(), block.bias, linear_);
-    kernels::ResidualSilu(*queue_, x, linear_, x);
+void HeadRunner::Uses(const Head& head) {
+  for (const model::Linear& block : head.blocks) input_.Uses(block);
+  input_.Uses(head.lm_head);
+}
+
+void HeadRunner::Reserve(const kernels::KernelTable& table, int64_t rows, int64_t hidden_size) {
+  input_.Reserve(table, rows, hidden_size);
+  x_.Resize(rows, hidden_size);
+  linear_.Resize(rows, hidden_size);
+}
+
+void HeadRunner::Run(kernels::Queue& queue, const Head& head, kernels::ConstRows residual, kernels::ConstRows linear,
+                     kernels::Rows logits) {
+  // Each product's input is made in the form that its weight reads.
+  const model::Linear* layer = head.blocks.empty() ? &head.lm_head : head.blocks.data();
+  kernels::Weight weight = layer->view();
+  kernels::ConstRows x = residual;
+  if (linear.data != nullptr) {
+    input_.For(weight).LoadResidualSilu(queue, residual, linear, x_);
+    x = x_;
+  } else {
+    input_.For(weight).Load(queue, x);
   }
-  logits.Resize(x.rows(), head.lm_head.outputs());
-  kernels::Matmul(*queue_, x, head.lm_head.view(), head.lm_head.bias, logits);
+  for (size_t i = 0; i < head.blocks.size(); ++i) {
+    const kernels::MatmulJob job{&weight, layer->bias, linear_};
+    kernels::Matmul(queue, input_.For(weight), std::span(&job, 1));
+    layer = i + 1 < head.blocks.size() ? &head.blocks[i + 1] : &head.lm_head;
+    weight = layer->view();
+    input_.For(weight).LoadResidualSilu(queue, x, linear_, x_);
+    x = x_;
+  }
+  const kernels::MatmulJob job{&weight, layer->bias, logits};
+  kernels::Matmul(queue, input_.For(weight), std::span(&job, 1));
 }
 
 }  // namespace hydrant::draft

@@ -8,6 +8,7 @@
 #include "checkpoint/tensor_table.h"
 #include "draft/head_tensors.h"
 #include "kernels/ops.h"
+#include "model/layer.h"
 #include "model/weights.h"
 
 namespace hydrant::draft {
@@ -25,15 +26,20 @@ std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const Hea
 model::Linear TakeLinear(checkpoint::TableLoader& loader, const checkpoint::TensorRow& weight, bool bias,
                          bool bias_optional = false);
 
-// Runs blocks and lm head over rows: x -> x + silu(block(x)), then logits. x [R, D] is overwritten; logits [R, V'].
+// Runs blocks and lm head over rows: x -> x + silu(block(x)), then logits.
 class HeadRunner {
  public:
-  explicit HeadRunner(kernels::Queue* queue) : queue_(queue) {}
-  void Run(const Head& head, Matrix& x, Matrix& logits);
+  // Every head that Run will get.
+  void Uses(const Head& head);
+  // Makes room for rows [R, D]. Outside regions.
+  void Reserve(const kernels::KernelTable& table, int64_t rows, int64_t hidden_size);
+  // An op. The rows are `residual`, or residual + silu(linear) where linear has data. logits [R, V'].
+  void Run(kernels::Queue& queue, const Head& head, kernels::ConstRows residual, kernels::ConstRows linear,
+           kernels::Rows logits);
 
  private:
-  kernels::Queue* queue_;
-  Matrix linear_;  // [R, D]
+  model::InputByKind input_;
+  Matrix x_, linear_;  // [R, D]
 };
 
 }  // namespace hydrant::draft

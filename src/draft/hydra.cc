@@ -2,9 +2,9 @@
 #include "draft/hydra.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "draft/head_stack.h"
@@ -27,10 +27,37 @@ struct Expanded {
   int32_t reach = 0;    // depth of its deepest expanded descendant, itself included
 };
 
+// Products of one input with slices of several heads, in one call.
+class PartialSums {
+ public:
+  explicit PartialSums(size_t most) {
+    weights_.reserve(most);  // jobs point to them
+    jobs_.reserve(most);
+  }
+  void Add(const model::Linear& slice, kernels::Rows out, kernels::MatmulMode mode) {
+    HYDRANT_CHECK(weights_.size() < weights_.capacity());
+    weights_.push_back(slice.view());
+    jobs_.push_back({&weights_.back(), slice.bias, out, mode});
+  }
+  std::span<const kernels::MatmulJob> jobs() const { return jobs_; }
+  const kernels::Weight& weight() const { return weights_.front(); }
+
+ private:
+  std::vector<kernels::Weight> weights_;
+  std::vector<kernels::MatmulJob> jobs_;
+};
+
 class Hydra : public Drafter {
  public:
   Hydra(HydraWeights weights, const model::ModelWeights& base, kernels::Queue* queue)
-      : weights_(std::move(weights)), base_(&base), queue_(queue), runner_(queue) {
+      : weights_(std::move(weights)), base_(&base), queue_(queue) {
+    for (const HydraHead& head : weights_.heads) {
+      runner_.Uses(head.rest);
+      for (const auto* part : {&head.linear, &head.residual}) {
+        hidden_input_.Uses(part->front());
+        for (size_t slice = 1; slice < part->size(); ++slice) embedded_input_.Uses((*part)[slice]);
+      }
+    }
     linear_.resize(weights_.heads.size());
     residual_.resize(weights_.heads.size());
     hidden_linear_.resize(weights_.heads.size());
@@ -96,24 +123,28 @@ class Hydra : public Drafter {
   void RunLevels(std::span<ProposeInput> inputs, Fill fill) {
     const int32_t levels = ListExpanded(inputs);
     if (levels == 0) return;
-    RunHiddenSlices(inputs, levels);
+    GatherHidden(inputs, levels);
     for (int32_t depth = 0; depth < levels; ++depth) {
-      AddEmbeddingSlices(inputs, depth, levels);
-      const auto first = static_cast<size_t>(level_begin_[static_cast<size_t>(depth)]);
-      const auto last = static_cast<size_t>(level_begin_[static_cast<size_t>(depth) + 1]);
-      x_.Resize(static_cast<int64_t>(last - first), base_->config.hidden_size);
-      kernels::ResidualSilu(*queue_, RowsOf(residual_[static_cast<size_t>(depth)], first, last),
-                            RowsOf(linear_[static_cast<size_t>(depth)], first, last), x_);
-      runner_.Run(weights_.heads[static_cast<size_t>(depth)].rest, x_, logits_);
-      for (size_t e = first; e < last; ++e) {
-        fill(inputs[static_cast<size_t>(expanded_[e].input)], expanded_[e].node,
-             std::as_const(logits_).row_span(static_cast<int64_t>(e - first)));
+      GatherTokens(inputs, depth);
+      const auto first = level_begin_[static_cast<size_t>(depth)];
+      kernels::Region(*queue_, [&](kernels::Queue& queue) {
+        if (depth == 0) RunHiddenSlices(queue, levels);
+        AddEmbeddingSlices(queue, depth);
+        const auto d = static_cast<size_t>(depth);
+        runner_.Run(queue, weights_.heads[d].rest, LevelRows(residual_[d], depth), LevelRows(linear_[d], depth),
+                    logits_);
+      });
+      for (int64_t r = 0; r < logits_.rows(); ++r) {
+        const Expanded& node = expanded_[static_cast<size_t>(first + r)];
+        fill(inputs[static_cast<size_t>(node.input)], node.node, std::as_const(logits_).row_span(r));
       }
     }
   }
 
-  static kernels::ConstRows RowsOf(const Matrix& m, size_t first, size_t last) {
-    return {m.row(static_cast<int64_t>(first)), static_cast<int64_t>(last - first), m.cols(), m.stride()};
+  // The rows of m [expanded nodes, D] that stand for this depth's nodes.
+  kernels::Rows LevelRows(Matrix& m, int32_t depth) const {
+    const int64_t first = level_begin_[static_cast<size_t>(depth)];
+    return {m.row(first), level_begin_[static_cast<size_t>(depth) + 1] - first, m.cols(), m.stride()};
   }
 
   // Fills expanded_ (by depth, then sequence, then node) and level_begin_; returns the number of levels.
@@ -149,61 +180,80 @@ class Hydra : public Drafter {
     return levels;
   }
 
-  // hidden_linear_[i], hidden_residual_[i] = the hidden slice of head i's first block with its bias, per sequence.
-  void RunHiddenSlices(std::span<const ProposeInput> inputs, int32_t levels) {
+  void GatherHidden(std::span<const ProposeInput> inputs, int32_t levels) {
     const int64_t width = base_->config.hidden_size;
     hidden_.Resize(static_cast<int64_t>(inputs.size()), width);
     for (size_t s = 0; s < inputs.size(); ++s) {
       std::copy_n(static_cast<HydraState*>(inputs[s].state)->hidden.data(), width,
                   hidden_.row(static_cast<int64_t>(s)));
     }
+    hidden_input_.Reserve(*queue_->table, hidden_.rows(), width);
+    for (size_t head = 0; head < static_cast<size_t>(levels); ++head) {
+      for (Matrix* part : {&hidden_linear_[head], &hidden_residual_[head]}) part->Resize(hidden_.rows(), width);
+      for (Matrix* part : {&linear_[head], &residual_[head]}) {
+        part->Resize(static_cast<int64_t>(expanded_.size()), width);
+      }
+    }
+  }
+
+  // hidden_linear_[i], hidden_residual_[i] = the hidden slice of head i's first block with its bias, per sequence.
+  void RunHiddenSlices(kernels::Queue& queue, int32_t levels) {
+    PartialSums sums(2 * static_cast<size_t>(levels));
     for (size_t head = 0; head < static_cast<size_t>(levels); ++head) {
       const HydraHead& weights = weights_.heads[head];
-      hidden_linear_[head].Resize(hidden_.rows(), width);
-      hidden_residual_[head].Resize(hidden_.rows(), width);
-      linear_[head].Resize(static_cast<int64_t>(expanded_.size()), width);
-      residual_[head].Resize(static_cast<int64_t>(expanded_.size()), width);
-      kernels::Matmul(*queue_, hidden_, weights.linear[0].view(), weights.linear[0].bias, hidden_linear_[head]);
-      kernels::Matmul(*queue_, hidden_, weights.residual[0].view(), weights.residual[0].bias, hidden_residual_[head]);
+      sums.Add(weights.linear.front(), hidden_linear_[head], kernels::MatmulMode::kStore);
+      sums.Add(weights.residual.front(), hidden_residual_[head], kernels::MatmulMode::kStore);
     }
+    kernels::MatmulInput& input = hidden_input_.For(sums.weight());
+    input.Load(queue, hidden_);
+    kernels::Matmul(queue, input, sums.jobs());
   }
 
-  // For the expanded nodes of this depth: their own embedding's slice, added to the parent's partial sum, for every
-  // later head that a descendant of theirs will need.
-  void AddEmbeddingSlices(std::span<const ProposeInput> inputs, int32_t depth, int32_t levels) {
-    const int64_t width = base_->config.hidden_size;
-    for (int32_t head = depth; head < levels; ++head) {
-      rows_.clear();
-      tokens_.clear();
-      for (int32_t e = level_begin_[static_cast<size_t>(depth)]; e < level_begin_[static_cast<size_t>(depth) + 1];
-           ++e) {
-        const Expanded& node = expanded_[static_cast<size_t>(e)];
-        if (node.reach < head) continue;
-        rows_.push_back(e);
-        tokens_.push_back(inputs[static_cast<size_t>(node.input)].tree->tokens[static_cast<size_t>(node.node)]);
-      }
-      if (rows_.empty()) break;
-      embedded_.Resize(static_cast<int64_t>(rows_.size()), width);
-      kernels::Embed(*queue_, base_->embedding, tokens_, embedded_);
-      const HydraHead& weights = weights_.heads[static_cast<size_t>(head)];
-      const auto slice = static_cast<size_t>(depth) + 1;
-      const auto h = static_cast<size_t>(head);
-      AddSlice(weights.linear[slice].view(), hidden_linear_[h], linear_[h]);
-      AddSlice(weights.residual[slice].view(), hidden_residual_[h], residual_[h]);
+  // Before a level's region: its tokens, room for its rows, and the deepest head that a descendant of theirs needs.
+  void GatherTokens(std::span<const ProposeInput> inputs, int32_t depth) {
+    const auto first = static_cast<size_t>(level_begin_[static_cast<size_t>(depth)]);
+    const auto last = static_cast<size_t>(level_begin_[static_cast<size_t>(depth) + 1]);
+    tokens_.clear();
+    last_head_ = depth;
+    for (size_t e = first; e < last; ++e) {
+      const Expanded& node = expanded_[e];
+      last_head_ = std::max(last_head_, node.reach);
+      tokens_.push_back(inputs[static_cast<size_t>(node.input)].tree->tokens[static_cast<size_t>(node.node)]);
     }
+    const auto rows = static_cast<int64_t>(tokens_.size());
+    embedded_.Resize(rows, base_->config.hidden_size);
+    embedded_input_.Reserve(*queue_->table, rows, base_->config.hidden_size);
+    runner_.Reserve(*queue_->table, rows, base_->config.hidden_size);
+    logits_.Resize(rows, weights_.heads[static_cast<size_t>(depth)].rest.lm_head.outputs());
   }
 
-  // sums[row] = (parent's sum, or the sequence's hidden slice) + embedded row * slice, for rows_.
-  void AddSlice(const kernels::Weight& slice, const Matrix& hidden_part, Matrix& sums) {
-    partial_.Resize(embedded_.rows(), embedded_.cols());
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      const Expanded& node = expanded_[static_cast<size_t>(rows_[i])];
+  // For the expanded nodes of this depth: their own embedding's slice, added to the parent's partial sum (or to the
+  // sequence's hidden slice), for this head and the later ones. Nodes that a later head does not need are computed
+  // along: a row costs less than another read of the weights.
+  void AddEmbeddingSlices(kernels::Queue& queue, int32_t depth) {
+    PartialSums sums(2 * static_cast<size_t>(last_head_ - depth + 1));
+    const auto slice = static_cast<size_t>(depth) + 1;
+    for (size_t head = static_cast<size_t>(depth); head <= static_cast<size_t>(last_head_); ++head) {
+      const HydraHead& weights = weights_.heads[head];
+      sums.Add(weights.linear[slice], LevelRows(linear_[head], depth), kernels::MatmulMode::kAdd);
+      sums.Add(weights.residual[slice], LevelRows(residual_[head], depth), kernels::MatmulMode::kAdd);
+      StartFromParents(queue, depth, hidden_linear_[head], linear_[head]);
+      StartFromParents(queue, depth, hidden_residual_[head], residual_[head]);
+    }
+    kernels::Embed(queue, base_->embedding, tokens_, embedded_);
+    kernels::MatmulInput& input = embedded_input_.For(sums.weight());
+    input.Load(queue, embedded_);
+    kernels::Matmul(queue, input, sums.jobs());
+  }
+
+  // Each of this depth's rows of `sums` = its parent's row, or its sequence's row of `hidden_part`. Small copies: the
+  // first thread does them, the ops that follow wait for it.
+  void StartFromParents(const kernels::Queue& queue, int32_t depth, const Matrix& hidden_part, Matrix& sums) {
+    if (queue.thread_idx > 0) return;
+    for (int64_t e = level_begin_[static_cast<size_t>(depth)]; e < level_begin_[static_cast<size_t>(depth) + 1]; ++e) {
+      const Expanded& node = expanded_[static_cast<size_t>(e)];
       const float* before = node.parent < 0 ? hidden_part.row(node.input) : sums.row(node.parent);
-      std::copy_n(before, partial_.cols(), partial_.row(static_cast<int64_t>(i)));
-    }
-    kernels::Matmul(*queue_, embedded_, slice, {}, partial_, kernels::MatmulMode::kAdd);
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      std::copy_n(partial_.row(static_cast<int64_t>(i)), partial_.cols(), sums.row(rows_[i]));
+      std::copy_n(before, sums.cols(), sums.row(e));
     }
   }
 
@@ -225,8 +275,10 @@ class Hydra : public Drafter {
   std::vector<std::vector<int32_t>> index_of_;           // per sequence and node: its Expanded, or -1
   std::vector<Matrix> hidden_linear_, hidden_residual_;  // [K] of [S, D]
   std::vector<Matrix> linear_, residual_;                // [K] of [expanded nodes, D]: partial sums
-  std::vector<int32_t> rows_, tokens_;
-  Matrix hidden_, embedded_, partial_, x_, logits_;
+  int32_t last_head_ = 0;                                // of the level at hand
+  std::vector<int32_t> tokens_;
+  model::InputByKind hidden_input_, embedded_input_;
+  Matrix hidden_, embedded_, logits_;
   std::vector<int32_t> path_, candidates_;
   std::vector<float> scratch_;
 };

@@ -103,7 +103,10 @@ class IndependentHeads : public Drafter {
       : heads_(std::move(heads)),
         hidden_size_(base.config.hidden_size),
         vocab_size_(base.config.vocab_size),
-        runner_(queue) {}
+        queue_(queue) {
+    for (const Head& head : heads_.heads) runner_.Uses(head);
+    logits_.resize(heads_.heads.size());
+  }
 
   const char* name() const override { return heads_.info.name.c_str(); }
   int32_t max_depth() const override { return heads_.info.num_heads; }
@@ -125,39 +128,50 @@ class IndependentHeads : public Drafter {
     int32_t deepest = 0;
     for (const ProposeInput& input : inputs) deepest = std::max(deepest, input.tree->topology.max_depth());
     HYDRANT_CHECK(deepest <= max_depth());
-    for (int32_t depth = 0; depth < deepest; ++depth) {
-      active_.clear();
-      for (ProposeInput& input : inputs) {
-        if (input.tree->topology.max_depth() > depth) active_.push_back(&input);
+    // Sequences with shallower trees are computed along: rows cost next to nothing, another read of a head does.
+    x_.Resize(static_cast<int64_t>(inputs.size()), hidden_size_);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      std::copy_n(static_cast<LastHidden*>(inputs[i].state)->hidden.data(), hidden_size_,
+                  x_.row(static_cast<int64_t>(i)));
+    }
+    RunHeads(deepest);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      for (int32_t depth = 0; depth < inputs[i].tree->topology.max_depth(); ++depth) {
+        FillLevel(inputs[i], depth, static_cast<int64_t>(i));
       }
-      x_.Resize(static_cast<int64_t>(active_.size()), hidden_size_);
-      for (size_t i = 0; i < active_.size(); ++i) {
-        std::copy_n(static_cast<LastHidden*>(active_[i]->state)->hidden.data(), hidden_size_,
-                    x_.row(static_cast<int64_t>(i)));
-      }
-      runner_.Run(heads_.heads[static_cast<size_t>(depth)], x_, logits_);
-      for (size_t i = 0; i < active_.size(); ++i) FillLevel(*active_[i], depth, static_cast<int64_t>(i));
     }
   }
 
   void HeadLogits(DraftState& state, int32_t /*root*/, std::span<const int32_t> /*path*/, Matrix& out) override {
     out.Resize(max_depth(), vocab_size_);
+    x_.Resize(1, hidden_size_);
+    std::copy_n(static_cast<LastHidden&>(state).hidden.data(), hidden_size_, x_.row(0));
+    RunHeads(max_depth());
     for (int32_t head = 0; head < max_depth(); ++head) {
-      x_.Resize(1, hidden_size_);
-      std::copy_n(static_cast<LastHidden&>(state).hidden.data(), hidden_size_, x_.row(0));
-      runner_.Run(heads_.heads[static_cast<size_t>(head)], x_, logits_);
-      const std::span<const float> row = TokenLogits(0);
+      const std::span<const float> row = TokenLogits(head, 0);
       std::copy(row.begin(), row.end(), out.row(head));
     }
   }
 
  private:
+  // logits_[h] of heads 0 .. count - 1 over the rows of x_.
+  void RunHeads(int32_t count) {
+    runner_.Reserve(*queue_->table, x_.rows(), hidden_size_);
+    for (size_t h = 0; h < static_cast<size_t>(count); ++h) {
+      logits_[h].Resize(x_.rows(), heads_.heads[h].lm_head.outputs());
+    }
+    kernels::Region(*queue_, [&](kernels::Queue& queue) {
+      for (size_t h = 0; h < static_cast<size_t>(count); ++h) runner_.Run(queue, heads_.heads[h], x_, {}, logits_[h]);
+    });
+  }
+
   // Logits by token id; with a token map, tokens that it leaves out can never be drafted.
-  std::span<const float> TokenLogits(int64_t row) {
-    if (heads_.token_map.empty()) return logits_.row_span(row);
+  std::span<const float> TokenLogits(int32_t head, int64_t row) {
+    const Matrix& logits = logits_[static_cast<size_t>(head)];
+    if (heads_.token_map.empty()) return logits.row_span(row);
     mapped_.assign(static_cast<size_t>(vocab_size_), -std::numeric_limits<float>::infinity());
     for (size_t j = 0; j < heads_.token_map.size(); ++j) {
-      mapped_[static_cast<size_t>(heads_.token_map[j])] = logits_.row(row)[j];
+      mapped_[static_cast<size_t>(heads_.token_map[j])] = logits.row(row)[j];
     }
     return mapped_;
   }
@@ -166,7 +180,7 @@ class IndependentHeads : public Drafter {
     const tree::Topology& topology = input.tree->topology;
     const kernels::TokenHistory history{.prompt = input.prompt, .output = input.output, .path = {}};
     const auto position = static_cast<int64_t>(input.output.size()) + depth;
-    kernels::RankCandidates(TokenLogits(row), *input.sampling, input.coupled, history, *input.noise, position,
+    kernels::RankCandidates(TokenLogits(depth, row), *input.sampling, input.coupled, history, *input.noise, position,
                             topology.max_children_at(depth), scratch_, candidates_);
     for (tree::NodeId node = topology.level_begin(depth); node < topology.level_begin(depth + 1); ++node) {
       const auto n = static_cast<size_t>(node);
@@ -177,9 +191,10 @@ class IndependentHeads : public Drafter {
 
   Heads heads_;
   int64_t hidden_size_, vocab_size_;
+  kernels::Queue* queue_;
   HeadRunner runner_;
-  Matrix x_, logits_;
-  std::vector<ProposeInput*> active_;
+  Matrix x_;                    // [S, D]
+  std::vector<Matrix> logits_;  // [K] of [S, V']
   std::vector<float> mapped_, scratch_;
   std::vector<int32_t> candidates_;
 };

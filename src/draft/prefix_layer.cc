@@ -43,7 +43,7 @@ PrefixLayer::PrefixLayer(checkpoint::TableLoader& loader, const HeadsInfo& info,
       norm_(TakeFinalNorm(loader, base)),
       inv_freq_(model::InverseFrequencies(config_.rope, config_.head_dim)),
       queue_(queue),
-      layer_(queue, config_) {
+      layer_(queue, config_, std::span(&weights_, 1)) {
   loader.Ignore(std::string(kPrefix) + "embed_tokens.weight");
   loader.Ignore(std::string(kPrefix) + "layers.0.self_attn.rotary_emb.inv_freq");
 }
@@ -73,8 +73,11 @@ void PrefixLayer::Run(PrefixCache& cache, kernels::ConstRows hidden, std::vector
                      .slot = position});
     std::copy_n(hidden.row(r), hidden.cols, x_.row(r));
   }
-  layer_.Rotate(positions_, inv_freq_, rotation_);
-  layer_.Run(weights_, rotation_, rows_, cache.pool.layer(0), x_);
+  layer_.Reserve(count);
+  kernels::Region(*queue_, [&](kernels::Queue& queue) {
+    layer_.Rotate(queue, positions_, inv_freq_);
+    layer_.Run(queue, weights_, rows_, cache.pool.layer(0), x_);
+  });
   cache.table.Append(count);
   normed_.Resize(1, hidden.cols);
   kernels::RmsNorm(*queue_, kernels::ConstRows(x_.row(count - 1), 1, x_.cols(), x_.stride()), norm_,

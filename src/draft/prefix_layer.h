@@ -40,7 +40,6 @@ class PrefixLayer {
   std::vector<float> inv_freq_;  // [Dh / 2]
   kernels::Queue* queue_;
   model::LayerRunner layer_;
-  model::RowRotation rotation_;
   std::vector<int32_t> positions_;
   std::vector<kernels::RowKv> rows_;
   Matrix x_, normed_;

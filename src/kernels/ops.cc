@@ -32,15 +32,6 @@ void RmsNorm(Queue& queue, ConstRows x, std::span<const float> weight, float eps
           [&](int64_t r) { queue.table->rms_norm(x.row(r), weight.data(), eps, x.cols, out.row(r)); });
 }
 
-void RmsNormHeads(Queue& queue, Rows x, int64_t head_dim, std::span<const float> weight, float eps) {
-  HYDRANT_CHECK(head_dim > 0 && x.cols % head_dim == 0 && head_dim == static_cast<int64_t>(weight.size()));
-  ForRows(queue, x.rows, 2 * x.cols, [&](int64_t r) {
-    for (int64_t c = 0; c < x.cols; c += head_dim) {
-      queue.table->rms_norm(x.row(r) + c, weight.data(), eps, head_dim, x.row(r) + c);
-    }
-  });
-}
-
 void RopeTable(Queue& queue, std::span<const int32_t> positions, std::span<const float> inv_freq, Rows cos, Rows sin) {
   const auto rows = static_cast<int64_t>(positions.size());
   const auto half = static_cast<int64_t>(inv_freq.size());
@@ -51,12 +42,20 @@ void RopeTable(Queue& queue, std::span<const int32_t> positions, std::span<const
   });
 }
 
-void Rope(Queue& queue, Rows x, int64_t head_dim, ConstRows cos, ConstRows sin) {
-  HYDRANT_CHECK(head_dim % 2 == 0 && x.cols % head_dim == 0 && cos.rows == x.rows && cos.cols == head_dim / 2);
-  ForRows(queue, x.rows, 4 * x.cols, [&](int64_t r) {
+void RotateHeads(Queue& queue, Rows q, Rows k, int64_t head_dim, const HeadNorms& norms, ConstRows cos, ConstRows sin) {
+  HYDRANT_CHECK(head_dim > 0 && head_dim % 2 == 0 && q.cols % head_dim == 0 && k.cols % head_dim == 0);
+  HYDRANT_CHECK(cos.rows == q.rows && sin.rows == q.rows && k.rows == q.rows && cos.cols == head_dim / 2);
+  const auto one_row = [&](Rows x, std::span<const float> norm, int64_t r) {
+    HYDRANT_CHECK(norm.empty() || static_cast<int64_t>(norm.size()) == head_dim);
     for (int64_t c = 0; c < x.cols; c += head_dim) {
-      queue.table->rope(x.row(r) + c, cos.row(r), sin.row(r), head_dim / 2);
+      float* head = x.row(r) + c;
+      if (!norm.empty()) queue.table->rms_norm(head, norm.data(), norms.eps, head_dim, head);
+      queue.table->rope(head, cos.row(r), sin.row(r), head_dim / 2);
     }
+  };
+  ForRows(queue, q.rows, 4 * (q.cols + k.cols), [&](int64_t r) {
+    one_row(q, norms.q, r);
+    one_row(k, norms.k, r);
   });
 }
 

@@ -64,16 +64,21 @@ TEST(RowOpsTest, RmsNormSumsBy16PartialSums) {
   });
 }
 
-TEST(RowOpsTest, RmsNormHeadsNormsEachHead) {
+TEST(RowOpsTest, RotateHeadsNormsEachHeadFirst) {
   for (const int64_t head_dim : {8, 12, 24, 64, 80, 128}) {
-    const std::vector<float> weight = RandomFloats(head_dim, 4);
+    const std::vector<float> weight = RandomFloats(head_dim, 4), key_weight = RandomFloats(head_dim, 44);
+    const auto half = static_cast<size_t>(3 * head_dim / 2);
+    const Matrix ones = MatrixOf(3, head_dim / 2, std::vector<float>(half, 1.0F));
+    const Matrix zeros = MatrixOf(3, head_dim / 2, std::vector<float>(half, 0.0F));
     ForEveryQueue([&](Queue& queue, const std::string& name) {
       Matrix x = RandomMatrix(3, 2 * head_dim, 5);
       const Matrix before = RandomMatrix(3, 2 * head_dim, 5);
-      RmsNormHeads(queue, x, head_dim, weight, 1e-6F);
+      const Rows q(x.data(), 3, head_dim, x.stride()), k(x.data() + head_dim, 3, head_dim, x.stride());
+      RotateHeads(queue, q, k, head_dim, {weight, key_weight, 1e-6F}, ones, zeros);
       for (int64_t h = 0; h < 2; ++h) {
         Matrix expected(3, head_dim);
-        RmsNorm(queue, ConstRows(before.data() + h * head_dim, 3, head_dim, before.stride()), weight, 1e-6F, expected);
+        RmsNorm(queue, ConstRows(before.data() + h * head_dim, 3, head_dim, before.stride()),
+                h == 0 ? weight : key_weight, 1e-6F, expected);
         ExpectSameBits(ConstRows(x.data() + h * head_dim, 3, head_dim, x.stride()), expected, name);
       }
     });
@@ -110,14 +115,15 @@ TEST(RowOpsTest, RopeTableIsAccurate) {
   }
 }
 
-TEST(RowOpsTest, RopeRotatesHalves) {
+TEST(RowOpsTest, RotateHeadsRotatesHalves) {
   for (const int64_t head_dim : {2, 8, 12, 24, 64, 80, 128}) {
     const int64_t half = head_dim / 2;
     const Matrix cos = RandomMatrix(5, half, 6), sin = RandomMatrix(5, half, 7),
                  before = RandomMatrix(5, 3 * head_dim, 8);
     ForEveryQueue([&](Queue& queue, const std::string& name) {
       Matrix x = RandomMatrix(5, 3 * head_dim, 8);
-      Rope(queue, x, head_dim, cos, sin);
+      const Rows q(x.data(), 5, 2 * head_dim, x.stride()), k(x.data() + 2 * head_dim, 5, head_dim, x.stride());
+      RotateHeads(queue, q, k, head_dim, {}, cos, sin);
       for (int64_t r = 0; r < 5; ++r) {
         for (int64_t h = 0; h < 3; ++h) {
           for (int64_t i = 0; i < half; ++i) {

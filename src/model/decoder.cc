@@ -8,9 +8,13 @@
 namespace hydrant::model {
 namespace {
 
-void CopyRows(const Matrix& from, Matrix& to) {
-  to.Resize(from.rows(), from.cols());
-  for (int64_t r = 0; r < from.rows(); ++r) std::copy_n(from.row(r), from.cols(), to.row(r));
+// to[i] = from[rows[i]], or from[i] without rows.
+void CopyRows(kernels::Queue& queue, const Matrix& from, std::span<const int32_t> rows, Matrix& to) {
+  kernels::ForItems(queue, to.rows(), to.cols(), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::copy_n(from.row(rows.empty() ? i : rows[static_cast<size_t>(i)]), from.cols(), to.row(i));
+    }
+  });
 }
 
 }  // namespace
@@ -19,41 +23,56 @@ Decoder::Decoder(kernels::Queue* queue, const ModelWeights* weights, int64_t cap
     : queue_(queue),
       weights_(weights),
       capture_layer_(capture_layer),
-      layer_(queue, weights->config),
+      layer_(queue, weights->config, weights->layers),
       inv_freq_(InverseFrequencies(weights->config.rope, weights->config.head_dim)) {
   HYDRANT_CHECK(capture_layer >= -1 && capture_layer <= weights->config.num_layers);
+  head_input_.Uses(weights->lm_head);
 }
 
 void Decoder::Forward(const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output) {
-  const ModelConfig& config = weights_->config;
-  x_.Resize(batch.num_rows(), config.hidden_size);
-  kernels::Embed(*queue_, weights_->embedding, batch.tokens(), x_);
-  layer_.Rotate(batch.positions(), inv_freq_, rotation_);
-  if (capture_layer_ == 0) CopyRows(x_, output.captured);
-  for (int64_t l = 0; l < config.num_layers; ++l) {
-    layer_.Run(weights_->layers[static_cast<size_t>(l)], rotation_, batch.kv(), pool.layer(l), x_);
-    if (capture_layer_ == l + 1) CopyRows(x_, output.captured);
-  }
-  output.hidden.Resize(batch.num_rows(), config.hidden_size);
-  kernels::RmsNorm(*queue_, x_, weights_->final_norm, config.rms_norm_eps, output.hidden);
-  Logits(batch, output);
+  Reserve(batch, output);
+  kernels::Region(*queue_, [&](kernels::Queue& queue) { Run(queue, batch, pool, output); });
 }
 
-void Decoder::Logits(const RowBatch& batch, ForwardOutput& output) {
+void Decoder::Reserve(const RowBatch& batch, ForwardOutput& output) {
+  const ModelConfig& config = weights_->config;
+  const int64_t rows = batch.num_rows();
   const auto wanted = static_cast<int64_t>(batch.logit_rows().size());
-  output.logits.Resize(wanted, weights_->config.vocab_size);
-  if (wanted == 0) return;
+  layer_.Reserve(rows);
+  x_.Resize(rows, config.hidden_size);
+  output.hidden.Resize(rows, config.hidden_size);
+  if (capture_layer_ >= 0) output.captured.Resize(rows, config.hidden_size);
+  if (wanted < rows) selected_.Resize(wanted, config.hidden_size);
+  head_input_.Reserve(*queue_->table, wanted, config.hidden_size);
+  output.logits.Resize(wanted, config.vocab_size);
+}
+
+void Decoder::Run(kernels::Queue& queue, const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output) {
+  kernels::Embed(queue, weights_->embedding, batch.tokens(), x_);
+  layer_.Rotate(queue, batch.positions(), inv_freq_);
+  if (capture_layer_ == 0) CopyRows(queue, x_, {}, output.captured);
+  for (int64_t l = 0; l < weights_->config.num_layers; ++l) {
+    layer_.Run(queue, weights_->layers[static_cast<size_t>(l)], batch.kv(), pool.layer(l), x_);
+    if (capture_layer_ == l + 1) CopyRows(queue, x_, {}, output.captured);
+  }
+  Logits(queue, batch, output);
+}
+
+void Decoder::Logits(kernels::Queue& queue, const RowBatch& batch, ForwardOutput& output) {
   const kernels::Weight lm_head = weights_->lm_head.view();
+  const float eps = weights_->config.rms_norm_eps;
+  const auto wanted = static_cast<int64_t>(batch.logit_rows().size());
+  kernels::MatmulInput& input = head_input_.For(lm_head);
   if (wanted == batch.num_rows()) {
-    kernels::Matmul(*queue_, output.hidden, lm_head, {}, output.logits);
-    return;
+    input.LoadNormed(queue, x_, weights_->final_norm, eps, output.hidden);
+  } else {
+    kernels::RmsNorm(queue, x_, weights_->final_norm, eps, output.hidden);
+    if (wanted == 0) return;
+    CopyRows(queue, output.hidden, batch.logit_rows(), selected_);
+    input.Load(queue, selected_);
   }
-  selected_.Resize(wanted, weights_->config.hidden_size);
-  for (int64_t i = 0; i < wanted; ++i) {
-    const int32_t row = batch.logit_rows()[static_cast<size_t>(i)];
-    std::copy_n(output.hidden.row(row), output.hidden.cols(), selected_.row(i));
-  }
-  kernels::Matmul(*queue_, selected_, lm_head, {}, output.logits);
+  const kernels::MatmulJob job{&lm_head, weights_->lm_head.bias, output.logits};
+  kernels::Matmul(queue, input, std::span(&job, 1));
 }
 
 kv::KvShape KvShapeFor(const ModelConfig& config, DType dtype) {

@@ -28,16 +28,18 @@ class Decoder {
   void Forward(const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output);
 
  private:
-  void Logits(const RowBatch& batch, ForwardOutput& output);
+  void Reserve(const RowBatch& batch, ForwardOutput& output);
+  void Run(kernels::Queue& queue, const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output);
+  void Logits(kernels::Queue& queue, const RowBatch& batch, ForwardOutput& output);
 
   kernels::Queue* queue_;
   const ModelWeights* weights_;
   int64_t capture_layer_;
   LayerRunner layer_;
   std::vector<float> inv_freq_;  // [Dh / 2]
-  RowRotation rotation_;
-  Matrix x_;         // [R, D]
-  Matrix selected_;  // [logit_rows, D]
+  InputByKind head_input_;       // [logit_rows, D]
+  Matrix x_;                     // [R, D]
+  Matrix selected_;              // [logit_rows, D]
 };
 
 kv::KvShape KvShapeFor(const ModelConfig& config, DType dtype);

@@ -5,56 +5,76 @@
 
 namespace hydrant::model {
 
-LayerRunner::LayerRunner(kernels::Queue* queue, const ModelConfig& config) : queue_(queue), config_(config) {}
+void InputByKind::Uses(const Linear& linear) { used_[static_cast<size_t>(linear.view().kind)] = true; }
 
-void LayerRunner::Rotate(std::span<const int32_t> positions, std::span<const float> inv_freq, RowRotation& rotation) {
-  const auto rows = static_cast<int64_t>(positions.size());
-  rotation.cos.Resize(rows, config_.head_dim / 2);
-  rotation.sin.Resize(rows, config_.head_dim / 2);
-  kernels::RopeTable(*queue_, positions, inv_freq, rotation.cos, rotation.sin);
+void InputByKind::Reserve(const kernels::KernelTable& table, int64_t rows, int64_t inputs) {
+  for (size_t kind = 0; kind < inputs_.size(); ++kind) {
+    if (used_[kind]) inputs_[kind].Reserve(table, static_cast<kernels::InputKind>(kind), rows, inputs);
+  }
 }
 
-void LayerRunner::Run(const LayerWeights& weights, const RowRotation& rotation, std::span<const kernels::RowKv> rows,
-                      const kernels::KvLayer& kv, kernels::Rows x) {
-  normed_.Resize(x.rows, x.cols);
-  Attend(weights, rotation, rows, kv, x);
-  FeedForward(weights, x);
+LayerRunner::LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::span<const LayerWeights> layers)
+    : table_(queue->table), config_(config) {
+  for (const LayerWeights& layer : layers) {
+    for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.gate, &layer.up}) hidden_input_.Uses(*linear);
+    context_input_.Uses(layer.o);
+    inner_input_.Uses(layer.down);
+  }
 }
 
-void LayerRunner::Attend(const LayerWeights& weights, const RowRotation& rotation, std::span<const kernels::RowKv> rows,
-                         const kernels::KvLayer& kv, kernels::Rows x) {
+void LayerRunner::Reserve(int64_t rows) {
   const int64_t q_width = config_.num_heads * config_.head_dim;
   const int64_t kv_width = config_.num_kv_heads * config_.head_dim;
-  q_.Resize(x.rows, q_width);
-  k_.Resize(x.rows, kv_width);
-  v_.Resize(x.rows, kv_width);
-  context_.Resize(x.rows, q_width);
-  kernels::RmsNorm(*queue_, x, weights.input_norm, config_.rms_norm_eps, normed_);
-  kernels::Matmul(*queue_, normed_, weights.q.view(), weights.q.bias, q_);
-  kernels::Matmul(*queue_, normed_, weights.k.view(), weights.k.bias, k_);
-  kernels::Matmul(*queue_, normed_, weights.v.view(), weights.v.bias, v_);
-  if (!weights.q_norm.empty()) {
-    kernels::RmsNormHeads(*queue_, q_, config_.head_dim, weights.q_norm, config_.rms_norm_eps);
-    kernels::RmsNormHeads(*queue_, k_, config_.head_dim, weights.k_norm, config_.rms_norm_eps);
-  }
-  kernels::Rope(*queue_, q_, config_.head_dim, rotation.cos, rotation.sin);
-  kernels::Rope(*queue_, k_, config_.head_dim, rotation.cos, rotation.sin);
-  kernels::StoreKv(*queue_, k_, v_, rows, kv);
+  for (Matrix* half : {&rotation_.cos, &rotation_.sin}) half->Resize(rows, config_.head_dim / 2);
+  for (Matrix* wide : {&q_, &context_}) wide->Resize(rows, q_width);
+  for (Matrix* narrow : {&k_, &v_}) narrow->Resize(rows, kv_width);
+  for (Matrix* inner : {&gate_, &up_}) inner->Resize(rows, config_.intermediate_size);
+  normed_.Resize(rows, config_.hidden_size);
+  hidden_input_.Reserve(*table_, rows, config_.hidden_size);
+  context_input_.Reserve(*table_, rows, q_width);
+  inner_input_.Reserve(*table_, rows, config_.intermediate_size);
+}
+
+void LayerRunner::Rotate(kernels::Queue& queue, std::span<const int32_t> positions, std::span<const float> inv_freq) {
+  kernels::RopeTable(queue, positions, inv_freq, rotation_.cos, rotation_.sin);
+}
+
+void LayerRunner::Run(kernels::Queue& queue, const LayerWeights& weights, std::span<const kernels::RowKv> rows,
+                      const kernels::KvLayer& kv, kernels::Rows x) {
+  Attend(queue, weights, rows, kv, x);
+  FeedForward(queue, weights, x);
+}
+
+void LayerRunner::Attend(kernels::Queue& queue, const LayerWeights& weights, std::span<const kernels::RowKv> rows,
+                         const kernels::KvLayer& kv, kernels::Rows x) {
+  const kernels::Weight q = weights.q.view(), k = weights.k.view(), v = weights.v.view(), o = weights.o.view();
+  kernels::MatmulInput& normed = hidden_input_.For(q);
+  normed.LoadNormed(queue, x, weights.input_norm, config_.rms_norm_eps, normed_);
+  const kernels::MatmulJob jobs[] = {{&q, weights.q.bias, q_}, {&k, weights.k.bias, k_}, {&v, weights.v.bias, v_}};
+  kernels::Matmul(queue, normed, jobs);
+  const kernels::HeadNorms norms{weights.q_norm, weights.k_norm, config_.rms_norm_eps};
+  kernels::RotateHeads(queue, q_, k_, config_.head_dim, norms, rotation_.cos, rotation_.sin);
+  kernels::StoreKv(queue, k_, v_, rows, kv);
   const kernels::AttentionOptions options{.num_heads = config_.num_heads,
                                           .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
                                           .window = config_.sliding_window};
-  kernels::Attention(*queue_, q_, rows, kv, options, context_);
-  kernels::Matmul(*queue_, context_, weights.o.view(), weights.o.bias, x, kernels::MatmulMode::kAdd);
+  kernels::Attention(queue, q_, rows, kv, options, context_);
+  kernels::MatmulInput& context = context_input_.For(o);
+  context.Load(queue, context_);
+  const kernels::MatmulJob job{&o, weights.o.bias, x, kernels::MatmulMode::kAdd};
+  kernels::Matmul(queue, context, std::span(&job, 1));
 }
 
-void LayerRunner::FeedForward(const LayerWeights& weights, kernels::Rows x) {
-  gate_.Resize(x.rows, config_.intermediate_size);
-  up_.Resize(x.rows, config_.intermediate_size);
-  kernels::RmsNorm(*queue_, x, weights.post_attention_norm, config_.rms_norm_eps, normed_);
-  kernels::Matmul(*queue_, normed_, weights.gate.view(), weights.gate.bias, gate_);
-  kernels::Matmul(*queue_, normed_, weights.up.view(), weights.up.bias, up_);
-  kernels::SiluMul(*queue_, gate_, up_, gate_);
-  kernels::Matmul(*queue_, gate_, weights.down.view(), weights.down.bias, x, kernels::MatmulMode::kAdd);
+void LayerRunner::FeedForward(kernels::Queue& queue, const LayerWeights& weights, kernels::Rows x) {
+  const kernels::Weight gate = weights.gate.view(), up = weights.up.view(), down = weights.down.view();
+  kernels::MatmulInput& normed = hidden_input_.For(gate);
+  normed.LoadNormed(queue, x, weights.post_attention_norm, config_.rms_norm_eps, normed_);
+  const kernels::MatmulJob jobs[] = {{&gate, weights.gate.bias, gate_}, {&up, weights.up.bias, up_}};
+  kernels::Matmul(queue, normed, jobs);
+  kernels::MatmulInput& inner = inner_input_.For(down);
+  inner.LoadSiluMul(queue, gate_, up_, gate_);
+  const kernels::MatmulJob job{&down, weights.down.bias, x, kernels::MatmulMode::kAdd};
+  kernels::Matmul(queue, inner, std::span(&job, 1));
 }
 
 }  // namespace hydrant::model

@@ -2,6 +2,7 @@
 // One pre-norm decoder layer over flat rows: the base model's layers, and the prefix layer of Hydra++ heads.
 #pragma once
 
+#include <array>
 #include <span>
 
 #include "kernels/ops.h"
@@ -15,28 +16,44 @@ struct RowRotation {
   Matrix cos, sin;  // [R, Dh / 2]
 };
 
+// One matmul input for each kind of weight that may read it: layers may differ in format.
+class InputByKind {
+ public:
+  void Uses(const Linear& linear);
+  void Reserve(const kernels::KernelTable& table, int64_t rows, int64_t inputs);
+  kernels::MatmulInput& For(const kernels::Weight& weight) { return inputs_[static_cast<size_t>(weight.kind)]; }
+
+ private:
+  std::array<kernels::MatmulInput, 3> inputs_;
+  std::array<bool, 3> used_{};
+};
+
 class LayerRunner {
  public:
-  // `queue` must outlive this.
-  LayerRunner(kernels::Queue* queue, const ModelConfig& config);
+  // `queue` and `layers` must outlive this.
+  LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::span<const LayerWeights> layers);
 
-  void Rotate(std::span<const int32_t> positions, std::span<const float> inv_freq, RowRotation& rotation);
+  // Makes room for passes of `rows` rows. Outside regions; Rotate and Run are ops.
+  void Reserve(int64_t rows);
+  void Rotate(kernels::Queue& queue, std::span<const int32_t> positions, std::span<const float> inv_freq);
 
   // x [R, D] -> layer(x), in place. Writes the rows' keys and values into `kv` first, so rows of one call see each
   // other.
-  void Run(const LayerWeights& weights, const RowRotation& rotation, std::span<const kernels::RowKv> rows,
+  void Run(kernels::Queue& queue, const LayerWeights& weights, std::span<const kernels::RowKv> rows,
            const kernels::KvLayer& kv, kernels::Rows x);
 
  private:
-  void Attend(const LayerWeights& weights, const RowRotation& rotation, std::span<const kernels::RowKv> rows,
+  void Attend(kernels::Queue& queue, const LayerWeights& weights, std::span<const kernels::RowKv> rows,
               const kernels::KvLayer& kv, kernels::Rows x);
-  void FeedForward(const LayerWeights& weights, kernels::Rows x);
+  void FeedForward(kernels::Queue& queue, const LayerWeights& weights, kernels::Rows x);
 
-  kernels::Queue* queue_;
+  const kernels::KernelTable* table_;
   ModelConfig config_;
-  Matrix normed_;               // [R, D]
-  Matrix q_, k_, v_, context_;  // [R, H * Dh], [R, Hk * Dh] twice, [R, H * Dh]
-  Matrix gate_, up_;            // [R, F]
+  RowRotation rotation_;
+  InputByKind hidden_input_, context_input_, inner_input_;  // [R, D], [R, H * Dh], [R, F]
+  Matrix normed_;                                           // [R, D]
+  Matrix q_, k_, v_, context_;                              // [R, H * Dh], [R, Hk * Dh] twice, [R, H * Dh]
+  Matrix gate_, up_;                                        // [R, F]
 };
 
 }  // namespace hydrant::model
