@@ -46,7 +46,7 @@ KernelTable MakeAvx2() {
   table.min_row_lanes = 5;
   table.pack_lanes = PackLanesAvx2;
   table.packed_matmul = PackedMatmulPortable;
-  table.quantize_row = QuantizeRowPortable;
+  table.quantize_row = QuantizeRowAvx2;
   table.plan_row_blocks = PlanRowBlocksPortable;
   table.attention = AttentionAvx2;
   table.gumbel_row = GumbelRowAvx2;
@@ -61,9 +61,9 @@ KernelTable MakeAvx512() {
   table.row_lanes = 16;
   table.min_row_lanes = 9;
   table.pack_lanes = PackLanesAvx512;
-  table.packed_matmul = PackedMatmulPortable;
-  table.quantize_row = QuantizeRowPortable;
-  table.plan_row_blocks = PlanRowBlocksPortable;
+  table.packed_matmul = PackedMatmulAvx512;
+  table.quantize_row = QuantizeRowAvx512;
+  table.plan_row_blocks = PlanRowBlocksAvx512;
   table.attention = AttentionAvx512;
   table.gumbel_row = GumbelRowAvx512;
   table.peak = PeakAvx512();
