@@ -8,8 +8,9 @@
 namespace hydrant::cli {
 namespace {
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 2> kCommands = {{
     {"roofline", "what this machine reads and multiplies at best", BenchRoofline},
+    {"latency", "one prompt by several ways of decoding, in turn", BenchLatency},
 }};
 
 }  // namespace

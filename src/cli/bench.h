@@ -11,5 +11,6 @@ int Bench(const std::vector<std::string>& args);
 
 // Its sub-commands.
 int BenchRoofline(const std::vector<std::string>& args);
+int BenchLatency(const std::vector<std::string>& args);
 
 }  // namespace hydrant::cli

@@ -82,7 +82,8 @@ TEST(CommandsTest, HelpListsCommandsAndEveryCommandHasExamples) {
                                                                                        {"tokenize"},
                                                                                        {"detokenize"},
                                                                                        {"eval", "logits"},
-                                                                                       {"bench", "roofline"}}) {
+                                                                                       {"bench", "roofline"},
+                                                                                       {"bench", "latency"}}) {
     std::vector<std::string> args = command;
     args.emplace_back("--help");
     const Outcome help = Hydrant(args);
@@ -127,6 +128,20 @@ TEST(CommandsTest, RooflineHasReadsAndProductsOfTheTarget) {
   }
   ExpectRefused({"bench", "roofline", "--seconds", "x"}, "--seconds is \"x\", expected");
   ExpectRefused({"bench", "rofline"}, "did you mean roofline?");
+}
+
+TEST(CommandsTest, LatencyComparesPlainWithTheHeads) {
+  const Json json = JsonOf(Hydrant({"bench", "latency", "--model", Model(), "--draft", Heads(), "--prompt-ids",
+                                    "[1, 334, 3476]", "--max-tokens", "8", "--runs", "2", "--json"}));
+  EXPECT_EQ(json["runs"], 2);
+  EXPECT_EQ(json["tokens"], 8);
+  EXPECT_EQ(json["texts_equal"], true);
+  ASSERT_EQ(json["methods"].size(), 2U);
+  EXPECT_EQ(json["methods"][0]["name"], "plain");
+  EXPECT_EQ(json["methods"][0]["mean_num_emitted"], 1);
+  EXPECT_EQ(json["methods"][1]["name"], "hydra++");
+  EXPECT_EQ(json["methods"][1]["runs_ms"].size(), 2U);
+  ExpectRefused({"bench", "latency", "--draft", "/nowhere"}, "/nowhere: there is no such folder");
 }
 
 TEST(CommandsTest, TokenizeAndDetokenizeAreInverse) {

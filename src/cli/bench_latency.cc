@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/bench.h"
+#include "cli/bench_flags.h"
+#include "cli/default_model.h"
+#include "cli/engine_flags.h"
+#include "cli/errors.h"
+#include "cli/progress.h"
+#include "cli/prompt.h"
+#include "cli/terminal.h"
+#include "cli/values.h"
+#include "eval/latency.h"
+#include "hydrant/error.h"
+
+namespace hydrant::cli {
+namespace {
+
+using base::Json;
+
+constexpr const char* kDescription =
+    "Decode one prompt again and again, plainly and with each heads folder, in turn: median, least and most of the "
+    "time,\n"
+    "tokens/s, and the speedup over plain decoding of the same round. All texts must be equal, token for token.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  hydrant bench latency                                     the embedded model with its heads\n"
+    "  hydrant bench latency --model vicuna-7b --draft medusa-7b --draft hydra-7b --draft hydra-pp-7b --runs 10\n"
+    "  hydrant bench latency --draft D --tree '[[0],[0,0],[1]]' --temperature 0.7 --json\n";
+
+struct Options {
+  EngineOptions engine;
+  std::vector<std::string> drafts;
+  std::string prompt = "Once upon a time there was a little fox who";
+  std::string template_name = "auto";
+  GenerationRequest request;
+  int runs = 10;
+  bool json = false;
+};
+
+void AddPromptFlags(FlagSet& flags, Options& options) {
+  flags.Group("Prompt");
+  flags.Text("--prompt", "TEXT", &options.prompt, "The prompt (default: the beginning of a tale)");
+  flags.Value(
+      "--prompt-ids", "LIST|FILE",
+      [&options](const std::string& value) { options.request.prompt_ids = ParseIdList("--prompt-ids", value, true); },
+      "Token ids as a JSON array, used exactly as given");
+  flags.Text("--template", "NAME", &options.template_name, "Chat template; none = raw text (default auto)");
+  flags.Value(
+      "--max-tokens", "N",
+      [&options](const std::string& value) {
+        options.request.stop.max_tokens = static_cast<int32_t>(ParseInteger("--max-tokens", value, 2, 1 << 20));
+      },
+      "New tokens (default 128); an end-of-sequence token does not end the text");
+  flags.Value(
+      "--temperature", "X",
+      [&options](const std::string& value) {
+        options.request.sampling.temperature = ParseFloat("--temperature", value, {.min = 0, .max = 100});
+      },
+      "0 = greedy (default 0)");
+  flags.Value(
+      "--seed", "N",
+      [&options](const std::string& value) { options.request.sampling.seed = ParseSeed("--seed", value); },
+      "Of the sampled text (default 0)");
+}
+
+bool ParseFlags(const std::vector<std::string>& args, Options& options) {
+  options.request.stop = {.max_tokens = 128, .ignore_eos = true, .stop = {}};
+  FlagSet flags("hydrant bench latency", kDescription, kExamples);
+  flags.Text("--model", "DIR", &options.engine.model, "Base model folder (default: the embedded model)");
+  flags.Repeated(
+      "--draft", "DIR", [&options](const std::string& value) { options.drafts.push_back(value); },
+      "Folder with heads; may be given several times (default: the embedded heads, with the embedded model)");
+  flags.Text("--tree", "TREE", &options.engine.tree,
+             "Of all heads: a preset, a file or a list (default: each one's own)");
+  AddPromptFlags(flags, options);
+  flags.Group("Measuring");
+  flags.Value(
+      "--runs", "N",
+      [&options](const std::string& value) {
+        options.runs = static_cast<int>(ParseInteger("--runs", value, 1, 10000));
+      },
+      "Timed generations of each method, after one untimed (default 10)");
+  flags.Switch("--json", &options.json, "Print one JSON object");
+  flags.Group("Machine");
+  AddMachineFlags(flags, options.engine);
+  if (!flags.Parse(args)) return false;
+  if (flags.Given("--prompt-ids") && (flags.Given("--prompt") || flags.Given("--template"))) {
+    throw UserError("--prompt-ids stands for the whole prompt", "leave out --prompt and --template");
+  }
+  CheckNotEmpty(flags, "--model", options.engine.model);
+  CheckNotEmpty(flags, "--prompt", options.prompt);
+  if (options.engine.model.empty()) {
+    const DefaultModel found = FindDefaultModel();
+    options.engine.model = found.model;
+    if (options.drafts.empty()) options.drafts = {found.draft};
+  }
+  CheckIsFolder("--model", options.engine.model);
+  for (const std::string& draft : options.drafts) CheckIsFolder("--draft", draft);
+  return true;
+}
+
+// One engine per heads folder; plain decoding on the first, with the heads idle.
+std::vector<std::unique_ptr<Engine>> LoadEngines(const Options& options) {
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (const std::string& draft : options.drafts) {
+    EngineOptions own = options.engine;
+    own.draft = draft;
+    engines.push_back(std::make_unique<Engine>(own));
+  }
+  if (engines.empty()) engines.push_back(std::make_unique<Engine>(options.engine));
+  for (const std::unique_ptr<Engine>& engine : engines) {
+    for (const std::string& warning : engine->info().warnings) PrintError(fmt::format("warning: {}\n", warning));
+  }
+  return engines;
+}
+
+// "hydra++"; where several folders hold the same kind, with the folder's name.
+std::string MethodName(const Options& options, const std::vector<std::unique_ptr<Engine>>& engines, size_t index) {
+  const std::string& kind = engines[index]->info().drafter;
+  int same = 0;
+  for (const std::unique_ptr<Engine>& engine : engines) same += engine->info().drafter == kind ? 1 : 0;
+  if (same == 1) return kind;
+  return fmt::format("{} ({})", kind, std::filesystem::path(options.drafts[index]).filename().string());
+}
+
+Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engine>>& engines,
+                 std::span<const eval::LatencyMethod> methods, const eval::LatencyResult& result) {
+  const EngineInfo& info = engines.front()->info();
+  Json json = {{"model", options.engine.model},
+               {"prompt_tokens", options.request.prompt_ids.size()},
+               {"tokens", result.token_ids.size()},
+               {"runs", result.rounds},
+               {"temperature", ShortestDouble(options.request.sampling.temperature)},
+               {"seed", options.request.sampling.seed},
+               {"threads", info.threads},
+               {"cpu_target", info.cpu_target},
+               {"kv_type", options.engine.kv_type},
+               {"texts_equal", true},
+               {"version", HYDRANT_VERSION},
+               {"methods", Json::array()}};
+  for (size_t m = 0; m < result.rows.size(); ++m) {
+    const eval::LatencyRow& row = result.rows[m];
+    const EngineInfo& own = methods[m].engine->info();
+    Json one = {{"name", methods[m].name}, {"draft", nullptr}, {"tree", nullptr}};
+    if (methods[m].use_drafter) {
+      one["draft"] = options.drafts[m - 1];
+      one["tree"] = {{"name", own.tree_name}, {"nodes", own.tree_nodes}};
+    }
+    PutSpread(one, "ms", row.ms);
+    PutSpread(one, "tokens_per_second", row.tokens_per_second);
+    PutSpread(one, "decode_tokens_per_second", row.decode_tokens_per_second);
+    PutSpread(one, "speedup", row.speedup);
+    one["mean_num_emitted"] = row.mean_num_emitted;
+    one["phase_ms"] = {{"prefill", row.phase_ms.prefill},
+                       {"draft", row.phase_ms.draft},
+                       {"forward", row.phase_ms.forward},
+                       {"verify", row.phase_ms.verify},
+                       {"commit", row.phase_ms.commit}};
+    one["runs_ms"] = row.runs_ms;
+    json["methods"].push_back(std::move(one));
+  }
+  return json;
+}
+
+std::string LatencyText(std::span<const eval::LatencyMethod> methods, const eval::LatencyResult& result) {
+  std::string text = fmt::format("{:28} {:>5} {:>11} {:>9} {:>19} {:>9} {:>8}\n", "", "nodes", "tokens/step", "ms",
+                                 "least .. most", "tokens/s", "speedup");
+  for (size_t m = 0; m < result.rows.size(); ++m) {
+    const eval::LatencyRow& row = result.rows[m];
+    const int32_t nodes = methods[m].use_drafter ? methods[m].engine->info().tree_nodes : 0;
+    text += fmt::format("{:28} {:5} {:11.2f} {:9.1f} {:>19} {:9.1f} {:7.2f}x\n", methods[m].name, nodes,
+                        row.mean_num_emitted, row.ms.median, fmt::format("{:.1f} .. {:.1f}", row.ms.min, row.ms.max),
+                        row.tokens_per_second.median, row.speedup.median);
+  }
+  const EngineInfo& info = methods.front().engine->info();
+  return text + fmt::format("All {} tokens are equal in every run. Medians of {} runs each, in turn; {} threads, {}.\n",
+                            result.token_ids.size(), result.rounds, info.threads, info.cpu_target);
+}
+
+}  // namespace
+
+int BenchLatency(const std::vector<std::string>& args) {
+  Options options;
+  if (!ParseFlags(args, options)) return kExitOk;
+  const std::vector<std::unique_ptr<Engine>> engines = LoadEngines(options);
+  if (options.request.prompt_ids.empty()) {
+    const ChatMessage message{"user", options.prompt};
+    options.request.prompt_ids = ConversationIds(*engines.front(), std::span(&message, 1),
+                                                 ResolveTemplate(options.engine.model, options.template_name));
+  }
+  std::vector<eval::LatencyMethod> methods = {{"plain", engines.front().get(), false}};
+  for (size_t i = 0; i < options.drafts.size(); ++i) {
+    methods.push_back({MethodName(options, engines, i), engines[i].get(), true});
+  }
+  Progress progress("decoding");
+  eval::LatencyOptions measure{.runs = options.runs};
+  measure.on_progress = [&progress](double share) {
+    progress.Update(share);
+    return !Interrupted();
+  };
+  const eval::LatencyResult result = eval::MeasureLatency(methods, options.request, measure);
+  progress.Clear();
+  if (!result.rows.empty()) {
+    Print(options.json ? base::DumpJson(LatencyJson(options, engines, methods, result)) + "\n"
+                       : LatencyText(methods, result));
+  }
+  return Interrupted() ? kExitInterrupted : kExitOk;
+}
+
+}  // namespace hydrant::cli
