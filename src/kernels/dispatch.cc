@@ -45,9 +45,9 @@ KernelTable MakeAvx2() {
   table.row_lanes = 8;
   table.min_row_lanes = 5;
   table.pack_lanes = PackLanesAvx2;
-  table.packed_matmul = PackedMatmulPortable;
+  table.packed_matmul = PackedMatmulAvx2;
   table.quantize_row = QuantizeRowAvx2;
-  table.plan_row_blocks = PlanRowBlocksPortable;
+  table.plan_row_blocks = PlanRowBlocksAvx2;
   table.attention = AttentionAvx2;
   table.gumbel_row = GumbelRowAvx2;
   table.peak = PeakAvx2();

@@ -148,7 +148,7 @@ void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64
 
 int64_t PlanRowBlocksAvx512(int64_t code_rows, int64_t* sizes) {
   if (code_rows <= 0) return 0;
-  const int64_t blocks = code_rows <= 8 ? 1 : (code_rows + 5) / 6;
+  const int64_t blocks = code_rows <= 8 ? 1 : (code_rows + 6) / 7;
   for (int64_t b = 0; b < blocks; ++b) sizes[b] = code_rows / blocks + (b < code_rows % blocks ? 1 : 0);
   return blocks;
 }

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Low-bit weights by activation codes with AVX2. vpmaddubsw adds two products in 16 bits and saturates; |code| <= 128
+// by a weight of -127 .. 127 that takes the code's sign keeps a pair within 2 * 128 * 127 = 32512, so every sum is
+// exact. The sign goes to the weight, because a code of -128 (low planes) has no negative.
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "kernels/packed.h"
+#include "kernels/targets.h"
+
+namespace hydrant::kernels {
+namespace {
+
+#include "kernels/packed_epilogue_avx2.h"
+
+struct Tile {
+  const uint8_t* codes;  // the first output's line of step 0
+  const uint8_t* tables;
+  const int8_t* dictionary;   // of signed weights
+  const int8_t* activations;  // the first row's line of chunk 0
+  int64_t rows;               // of the block: its lines from chunk to chunk
+  int64_t steps;
+  const uint8_t* ahead;  // the next panel
+  int32_t* sums;         // at the first row and output
+};
+
+inline __m256i Load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+
+// A byte of weight + 128 to the weight.
+inline __m256i Signed(__m256i biased) { return _mm256_xor_si256(biased, _mm256_set1_epi8(-128)); }
+
+// Weights 32 part .. 32 part + 31 of a half step.
+template <bool kW4>
+inline __m256i Weights(const Tile& tile, int64_t step, int64_t output, int64_t half, int64_t part) {
+  if (!kW4) return Signed(Load(tile.codes + ((step * 2 + half) * kPanelOutputs + output) * kLineBytes + 32 * part));
+  const int64_t table = tile.tables[(step * kPanelOutputs + output) * 2 + half];
+  const __m128i entries = _mm_load_si128(reinterpret_cast<const __m128i*>(tile.dictionary + table * kTableEntries));
+  const __m256i line = Load(tile.codes + (step * kPanelOutputs + output) * kLineBytes + 32 * part);
+  const __m256i codes = half == 0 ? line : _mm256_srli_epi16(line, 4);
+  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(entries), _mm256_and_si256(codes, _mm256_set1_epi8(15)));
+}
+
+// Four sums of lanes, in order.
+inline __m128i SumLanes(__m256i a, __m256i b, __m256i c, __m256i d) {
+  const __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+  return _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+}
+
+// kOutputs: 4 or 2.
+template <bool kW4, int kOutputs, int kRows, bool kAhead>
+void Sum(const Tile& tile) {
+  __m256i sums[kRows][kOutputs];
+  for (auto& row : sums) {
+    for (__m256i& sum : row) sum = _mm256_setzero_si256();
+  }
+  constexpr int kLines = kOutputs * (kW4 ? 1 : 2);
+  for (int64_t step = 0; step < tile.steps; ++step) {
+    if (kAhead) {
+      const uint8_t* ahead = tile.ahead + step * kLines * kLineBytes;
+      for (int i = 0; i < kLines; ++i) _mm_prefetch(reinterpret_cast<const char*>(ahead + i * kLineBytes), _MM_HINT_T1);
+    }
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < 4; ++k) {
+      const int64_t half = k / 2, part = k % 2;
+      __m256i weights[kOutputs];
+      for (int o = 0; o < kOutputs; ++o) weights[o] = Weights<kW4>(tile, step, o, half, part);
+      const int8_t* chunk = tile.activations + (step * 2 + half) * tile.rows * kLineBytes + 32 * part;
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i codes = Load(chunk + r * kLineBytes), magnitudes = _mm256_abs_epi8(codes);
+        for (int o = 0; o < kOutputs; ++o) {
+          const __m256i pairs = _mm256_maddubs_epi16(magnitudes, _mm256_sign_epi8(weights[o], codes));
+          sums[r][o] = _mm256_add_epi32(sums[r][o], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        }
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    const __m128i four = SumLanes(sums[r][0], sums[r][1], sums[r][kOutputs - 2], sums[r][kOutputs - 1]);
+    int32_t* to = tile.sums + r * kPanelOutputs;
+    if (kOutputs == 4) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to), four);
+    } else {
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(to), four);
+    }
+  }
+}
+
+using TileFunction = void (*)(const Tile& tile);
+
+template <bool kW4, bool kAhead>
+TileFunction FunctionFor(int64_t rows) {
+  switch (rows) {
+    case 1: return Sum<kW4, 4, 1, kAhead>;
+    case 2: return Sum<kW4, 4, 2, kAhead>;
+    case 3: return Sum<kW4, 2, 3, kAhead>;
+    default: return Sum<kW4, 2, 4, kAhead>;
+  }
+}
+
+template <bool kW4>
+void Multiply(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
+  int32_t sums[kMaxCodeRows * kPanelOutputs];
+  alignas(32) int8_t dictionary[kNumTables * kTableEntries];
+  for (int64_t i = 0; kW4 && i < kNumTables * kTableEntries; i += 32) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(dictionary + i), Signed(Load(args.dictionary + i)));
+  }
+  for (int64_t p = panel_begin; p < panel_end; ++p) {
+    const uint8_t* panel = args.panels + p * args.panel_bytes;
+    const uint8_t* next_panel = p + 1 < panel_end ? panel + args.panel_bytes : panel;
+    for (int64_t i = 0; i < args.code_offset; i += kLineBytes) {
+      _mm_prefetch(reinterpret_cast<const char*>(next_panel + i), _MM_HINT_T1);
+    }
+    for (int64_t b = 0; b < args.num_blocks; ++b) {
+      const RowBlock& block = args.blocks[b];
+      const TileFunction function = b == 0 ? FunctionFor<kW4, true>(block.rows) : FunctionFor<kW4, false>(block.rows);
+      const int64_t outputs = block.rows <= 2 ? 4 : 2;
+      for (int64_t o = 0; o < kPanelOutputs; o += outputs) {
+        const int64_t line_bytes = kLineBytes * (kW4 ? 1 : 2);
+        function({panel + args.code_offset + o * kLineBytes, panel + o * 2, dictionary, block.codes, block.rows,
+                  args.steps, next_panel + args.code_offset + o * args.steps * line_bytes,
+                  sums + block.first * kPanelOutputs + o});
+      }
+    }
+    FinishPanel(args, p, sums);
+  }
+}
+
+}  // namespace
+
+void PackedMatmulAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
+  if (args.is_w4) {
+    Multiply<true>(args, panel_begin, panel_end);
+  } else {
+    Multiply<false>(args, panel_begin, panel_end);
+  }
+}
+
+int64_t PlanRowBlocksAvx2(int64_t code_rows, int64_t* sizes) {
+  if (code_rows <= 0) return 0;
+  const int64_t blocks = (code_rows + 3) / 4;
+  for (int64_t b = 0; b < blocks; ++b) sizes[b] = code_rows / blocks + (b < code_rows % blocks ? 1 : 0);
+  return blocks;
+}
+
+}  // namespace hydrant::kernels
