@@ -18,6 +18,7 @@ namespace {
 
 #include "kernels/matmul_packed_amx_inl.h"
 #include "kernels/matmul_packed_amx_vectors_plain.h"
+#include "kernels/peak_amx_inl.h"
 
 using PackedMatmul = void (*)(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 
@@ -169,6 +170,14 @@ TEST(AmxMatmulTest, TilesAreLoadedAWholeStepAfterTheyAreWritten) {
       EXPECT_GT(clock.loads, 0);
       EXPECT_GE(clock.nearest, rows == 32 ? 8 : 4);
     }
+  }
+}
+
+TEST(AmxMatmulTest, ThePeakLoopCountsItsProducts) {
+  for (const int64_t rounds : {0, 1, 7}) {
+    const PeakResult result = MultiplyTiles<SoftwareTiles>(rounds);
+    EXPECT_EQ(result.macs, rounds * 4 * 16384);
+    EXPECT_EQ(result.sum, result.macs);
   }
 }
 

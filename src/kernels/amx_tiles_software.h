@@ -16,14 +16,14 @@ class SoftwareTiles {
     Require(config.palette == 1 && config.start_row == 0);
     config_ = config;
     configured_ = true;
-    for (Tile& tile : tiles_) Clear(tile, 0);
+    for (Tile& tile : tiles_) Clear(tile);
   }
   void Release() { configured_ = false; }
 
   template <int kTile>
   void Zero() {
     Require(Usable(kTile));
-    Clear(tiles_[kTile], 0);
+    Clear(tiles_[kTile]);
   }
 
   template <int kTile, int kOffset = 0>
@@ -34,9 +34,7 @@ class SoftwareTiles {
     Tile& tile = tiles_[kTile];
     for (int64_t m = 0; m < rows; ++m) {
       for (int64_t i = 0; i < row_bytes; ++i) tile.bytes[m][i] = lines[m * kTileRowBytes + i];
-      for (int64_t i = row_bytes; i < kTileRowBytes; ++i) tile.bytes[m][i] = 0;
     }
-    Clear(tile, rows);
   }
 
   template <int kTile>
@@ -48,7 +46,7 @@ class SoftwareTiles {
     }
   }
 
-  // What lies outside a register's rows and columns is zero, so whole registers may be multiplied.
+  // What lies outside a register's rows and columns is zero since Configure, so whole registers may be multiplied.
   template <int kSum, int kA, int kB>
   void MultiplyU8S8() {
     static_assert(kSum != kA && kSum != kB && kA != kB);
@@ -69,17 +67,14 @@ class SoftwareTiles {
     return configured_ && config_.rows[tile] > 0 && config_.rows[tile] <= kTileRows && config_.row_bytes[tile] > 0 &&
            config_.row_bytes[tile] <= kTileRowBytes;
   }
-  static void Clear(Tile& tile, int64_t first_row) {
-    for (int64_t m = first_row; m < kTileRows; ++m) {
-      for (int64_t i = 0; i < kTileRowBytes; ++i) tile.bytes[m][i] = 0;
-    }
-  }
+  static void Clear(Tile& tile) { __builtin_memset(tile.bytes, 0, sizeof(tile.bytes)); }
   // Not inlined: one copy is enough.
   __attribute__((noinline)) static void MultiplyTiles(const Tile& a, const Tile& b, Tile& sum) {
     int16_t columns[4 * kTileRows][16];  // [k][n]: the order in which compilers multiply 16 columns at once
 #pragma GCC unroll 1
     for (int64_t k = 0; k < 4 * kTileRows; ++k) {
-      for (int64_t n = 0; n < 16; ++n) columns[k][n] = static_cast<int8_t>(b.bytes[k / 4][4 * n + k % 4]);
+      for (int64_t n = 0; n < 16; ++n)
+        columns[k][n] = static_cast<int16_t>((b.bytes[k / 4][4 * n + k % 4] ^ 128) - 128);
     }
 #pragma GCC unroll 1
     for (int64_t m = 0; m < kTileRows; ++m) {

@@ -68,7 +68,7 @@ void ExpectDefinition(uint8_t rows, uint16_t columns, uint8_t quads) {
       auto sum = static_cast<uint32_t>(Word(sums, m, n));
       for (int64_t k = 0; k < 4 * quads; ++k) {
         const int32_t left = a.at[m * kTileRowBytes + k];
-        const int32_t right = static_cast<int8_t>(b.at[k / 4 * kTileRowBytes + 4 * n + k % 4]);
+        const int32_t right = (b.at[k / 4 * kTileRowBytes + 4 * n + k % 4] ^ 128) - 128;  // signed
         sum += static_cast<uint32_t>(left * right);
       }
       const bool inside = m < rows && n < columns;

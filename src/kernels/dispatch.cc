@@ -74,6 +74,7 @@ KernelTable MakeAmx() {
   KernelTable table = MakeAvx512();
   table.name = "amx";
   table.packed_matmul = PackedMatmulAmx;
+  table.peak = PeakAmx();
   table.plan_row_blocks = PlanRowBlocksTiles;
   table.quad_codes = true;
   return table;

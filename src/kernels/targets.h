@@ -54,5 +54,6 @@ RowwiseEntries RowwiseAvx512();
 PeakEntries PeakPortable();
 PeakEntries PeakAvx2();
 PeakEntries PeakAvx512();
+PeakEntries PeakAmx();
 
 }  // namespace hydrant::kernels
