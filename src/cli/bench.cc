@@ -8,8 +8,9 @@
 namespace hydrant::cli {
 namespace {
 
-constexpr std::array<Command, 2> kCommands = {{
+constexpr std::array<Command, 3> kCommands = {{
     {"roofline", "what this machine reads and multiplies at best", BenchRoofline},
+    {"step", "a forward pass over R rows, beside the roofline", BenchStep},
     {"latency", "one prompt by several ways of decoding, in turn", BenchLatency},
 }};
 

@@ -83,7 +83,8 @@ TEST(CommandsTest, HelpListsCommandsAndEveryCommandHasExamples) {
                                                                                        {"detokenize"},
                                                                                        {"eval", "logits"},
                                                                                        {"bench", "roofline"},
-                                                                                       {"bench", "latency"}}) {
+                                                                                       {"bench", "latency"},
+                                                                                       {"bench", "step"}}) {
     std::vector<std::string> args = command;
     args.emplace_back("--help");
     const Outcome help = Hydrant(args);
@@ -128,6 +129,26 @@ TEST(CommandsTest, RooflineHasReadsAndProductsOfTheTarget) {
   }
   ExpectRefused({"bench", "roofline", "--seconds", "x"}, "--seconds is \"x\", expected");
   ExpectRefused({"bench", "rofline"}, "did you mean roofline?");
+}
+
+TEST(CommandsTest, StepTimesEveryNumberOfRows) {
+  const Json json = JsonOf(Hydrant({"bench", "step", "--shape", "tale", "--weights", "w4a8", "--rows", "1,3",
+                                    "--prefill", "9", "--threads", "1", "--seconds", "0", "--json"}));
+  EXPECT_EQ(json["shape"], "tale");
+  EXPECT_EQ(json["weights"], "w4a8");
+  EXPECT_EQ(json["threads"], 1);
+  EXPECT_EQ(json["checked"], true);
+  EXPECT_EQ(json["bytes_read"], json["weight_bytes"].get<int64_t>() + json["kv_bytes"].get<int64_t>());
+  EXPECT_GT(json["read_gb_s"], 0);
+  EXPECT_GT(json["multiply_gmac_s"], 0);
+  ASSERT_EQ(json["rows"].size(), 2U);
+  EXPECT_EQ(json["rows"][1]["rows"], 3);
+  EXPECT_LE(json["rows"][1]["ms_min"], json["rows"][1]["ms"]);
+  EXPECT_GT(json["rows"][1]["roofline_ms"], 0);
+  EXPECT_EQ(json["prefill"]["rows"], 9);
+  ExpectRefused({"bench", "step", "--rows", "1,1"}, "--rows has 1 twice");
+  ExpectRefused({"bench", "step", "--rows", "1,,2"}, "--rows is \"\", expected an integer from 1 to 512");
+  ExpectRefused({"bench", "step", "--shape", "8b"}, "--shape is \"8b\", expected one of 7b, 1b, tale");
 }
 
 TEST(CommandsTest, LatencyComparesPlainWithTheHeads) {

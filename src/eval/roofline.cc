@@ -15,7 +15,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kLine = 64;
-constexpr double kMultiplySeconds = 0.01;
+constexpr double kMultiplySeconds = 0.005;
+constexpr int64_t kProbeBytes = int64_t{128} << 20;  // of one reading, some milliseconds even from a cache
 constexpr int kMinRounds = 3;
 constexpr uint64_t kPattern = 0x0101010101010101;
 
@@ -111,8 +112,8 @@ RooflineProbe::RooflineProbe(base::ThreadPool* pool, const kernels::KernelTable*
           FilledBuffer(*pool, std::clamp<int64_t>(bytes / kLine * kLine, 64 * kLine, DramBytes()), PageSize::kHuge)) {}
 
 double RooflineProbe::ReadGbPerSecond() {
-  return ReadOnce(*pool_, *table_, buffer_.data(), static_cast<int64_t>(buffer_.size()), kPattern,
-                  pool_->num_threads());
+  return ReadOnce(*pool_, *table_, buffer_.data(), static_cast<int64_t>(buffer_.size()), kPattern, pool_->num_threads(),
+                  kProbeBytes);
 }
 
 double RooflineProbe::MultiplyGmacPerSecond(kernels::PeakType type) {

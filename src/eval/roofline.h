@@ -20,7 +20,7 @@ namespace hydrant::eval {
 double ReadOnce(base::ThreadPool& pool, const kernels::KernelTable& table, const uint8_t* data, int64_t bytes,
                 uint64_t word, int threads, int64_t at_least = int64_t{512} << 20);
 
-// GMAC/s of one run of a multiplying loop on `threads` threads, some ten milliseconds.
+// GMAC/s of one run of a multiplying loop on `threads` threads, some five milliseconds.
 double MultiplyOnce(base::ThreadPool& pool, const kernels::PeakLoop& loop, int threads);
 
 // The roofline beside a kernel, in turn with its runs: memory speed of shared machines moves within seconds.

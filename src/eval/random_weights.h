@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights of a known shape with random values, made where they will lie: times need no download. One piece of memory in
+// huge pages holds them in the order of the forward pass, as a converted file would.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "model/weights.h"
+#include "quant/packed_weight.h"
+
+namespace hydrant::eval {
+
+// Shapes by name: "7b" (Llama and Vicuna 7B), "1b" (Llama 3.2 1B), "tale" (the embedded model).
+std::span<const std::string_view> ShapeNames();
+model::ModelConfig ShapeConfig(std::string_view name);
+
+// false: stop; then an empty result must be thrown away.
+using FillProgress = std::function<bool(double share)>;
+
+// Matrices that wait for their memory.
+class RandomWeights {
+ public:
+  // The same bits for the same seed and the same calls, whatever the threads.
+  explicit RandomWeights(uint64_t seed) : seed_(seed) {}
+
+  // `format` kStored is bf16. The targets are filled by Build and must live until then.
+  void Add(int64_t outputs, int64_t inputs, quant::WeightFormat format, model::Linear* target);
+  void AddLayer(const model::ModelConfig& config, quant::WeightFormat format, model::LayerWeights* target);
+  void AddEmbedding(int64_t vocabulary, int64_t width, TensorView* target);
+
+  uint64_t bytes() const { return bytes_; }
+
+  // Throws UserError when there is less memory. Returns false when stopped.
+  bool Build(base::ThreadPool& pool, const FillProgress& on_progress = {});
+
+ private:
+  enum class Fill : uint8_t { kW8, kW4, kF32, kBF16 };
+  struct Piece {
+    Fill fill;
+    int64_t outputs, inputs;
+    quant::WeightFormat format;
+    model::Linear* linear;  // null: an embedding
+    TensorView* embedding;
+    uint64_t offset, bytes;         // of panels or floats
+    uint64_t scales, scales_bytes;  // of packed ones
+  };
+
+  uint64_t Take(uint64_t bytes);
+  void Place(const Piece& piece, const std::shared_ptr<uint8_t>& memory) const;
+
+  uint64_t seed_;
+  uint64_t bytes_ = 0;
+  std::vector<Piece> pieces_;
+};
+
+// A whole model. Throws UserError when there is less memory; false when stopped.
+bool MakeRandomModel(const model::ModelConfig& config, quant::WeightFormat format, base::ThreadPool& pool,
+                     const FillProgress& on_progress, model::ModelWeights* weights);
+
+// What one row multiplies: outputs x inputs of every linear layer.
+int64_t MacsPerRow(const model::ModelWeights& weights);
+int64_t MacsPerRow(const model::LayerWeights& weights);
+// What one pass reads of them, each matrix once.
+int64_t BytesRead(const model::ModelWeights& weights);
+int64_t BytesRead(const model::LayerWeights& weights);
+
+}  // namespace hydrant::eval
