@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "kernels/amx_tiles_software.h"
+#if defined(__x86_64__)
+#include "kernels/amx_trap_test_util.h"
+#endif
 #include "kernels/cpu_features.h"
 #include "kernels/packed_test_util.h"
 #include "kernels/targets.h"
@@ -61,11 +64,11 @@ std::vector<float> Product(const KernelTable& plan, PackedMatmul matmul, const T
 }
 
 void Check(PackedType type, int64_t code_rows, int64_t outputs, int64_t inputs, bool two_planes,
-           const Options& options = {}) {
+           const Options& options = {}, const std::vector<Form>& forms = Forms()) {
   const TestPackedMatrix weight(type, outputs, inputs, 1, Values::kExtreme);
   TestCodes codes(code_rows, inputs, two_planes, 2);
   const std::vector<float> expected = Product(PortableKernels(), PackedMatmulPortable, weight, codes, options);
-  for (const Form& form : Forms()) {
+  for (const Form& form : forms) {
     const std::vector<float> out = Product(KernelsFor("amx-twin"), form.matmul, weight, codes, options);
     for (size_t i = 0; i < out.size(); ++i) {
       ASSERT_TRUE(SameBits(out[i], expected[i]))
@@ -108,6 +111,30 @@ TEST(AmxMatmulTest, LongPanelsGiveThePortableBits) {
     Check(type, 35, 35, 40000, false);
   }
 }
+
+#if defined(__x86_64__)
+TEST(AmxMatmulTest, TheTrappedInstructionsGiveThePortableBits) {
+  if (DetectCpuFeatures().amx) GTEST_SKIP() << "this machine has AMX: nothing to trap";
+  if (!DetectCpuFeatures().avx512) GTEST_SKIP() << "this machine has no AVX-512";
+  const std::vector<Form> forms = {{"AMX, trapped", PackedMatmulAmx}};
+  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+    for (const int64_t rows : {1, 2, 15, 16, 18, 32, 40, 128}) {
+      const TileTrap trap;
+      Check(type, rows, 70, 600, rows == 18, {true, rows == 16, 4}, forms);
+      if (HasFatalFailure()) return;
+      const int64_t pairs = 3, steps = 5, blocks = (rows + 15) / 16;  // 5 panels in ranges of 4 and 1
+      EXPECT_EQ(trap.products(), pairs * steps * 4 * blocks);
+      EXPECT_EQ(trap.loads(), pairs * steps * (blocks / 2 * 8 + blocks % 2 * 6));
+      EXPECT_FALSE(trap.configured());
+    }
+  }
+  const TileTrap trap;
+  const PeakEntries peak = PeakAmx();
+  const PeakResult result = peak.loops[peak.num_loops - 1].run(3);
+  EXPECT_EQ(trap.products(), 12);
+  EXPECT_EQ(result.sum, result.macs);
+}
+#endif
 
 // Tiles that know when each byte of the ring was written, in products since the start.
 struct Clock {

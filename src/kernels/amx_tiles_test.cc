@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tile registers in software against the words of the definition; where the machine has AMX, the instructions against
-// the software.
+// Tile registers in software and by instructions against the words of the definition.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,6 +10,7 @@
 #include "kernels/cpu_features.h"
 #if defined(__x86_64__)
 #include "kernels/amx_tiles_instructions.h"
+#include "kernels/amx_trap_test_util.h"
 #endif
 
 namespace hydrant::kernels {
@@ -110,8 +110,16 @@ TEST(AmxTilesTest, TheSoftwareComputesTheDefinition) { ExpectAll<SoftwareTiles>(
 
 #if defined(__x86_64__)
 TEST(AmxTilesTest, TheInstructionsComputeTheDefinition) {
-  if (!DetectCpuFeatures().amx) GTEST_SKIP() << "this machine has no AMX";
+  if (!DetectCpuFeatures().amx) GTEST_SKIP() << "this machine has no AMX: trapped instead";
   ExpectAll<TileInstructions>();
+}
+
+TEST(AmxTilesTest, TheTrappedInstructionsComputeTheDefinition) {
+  if (DetectCpuFeatures().amx) GTEST_SKIP() << "this machine has AMX: nothing to trap";
+  const TileTrap trap;
+  ExpectAll<TileInstructions>();
+  EXPECT_GT(trap.products(), 0);
+  EXPECT_FALSE(trap.configured());
 }
 #endif
 
