@@ -20,11 +20,20 @@ struct Avx512Vectors {
       Load(sums, more, rows);
       Transpose(rows);
     }
+    const int64_t output = panel * kPanelOutputs, rest = args.outputs - output;
+    const auto mask = static_cast<__mmask16>(rest < kPanelOutputs ? (1U << rest) - 1U : 0xffffU);
+    if (block.rows == kTileRows && !args.two_planes) {
+      // Unrolled, so that no row goes through memory: 40 ns instead of 60 (AMD Zen 4); without masks no faster.
+#pragma GCC unroll 16
+      for (int64_t r = 0; r < kTileRows; ++r) {
+        const __m512i bias = _mm512_set1_epi32(args.sums128[block.first + r]);
+        StoreRow(args, block.first + r, output, mask, _mm512_cvtepi32_ps(_mm512_sub_epi32(rows[r], bias)));
+      }
+      return;
+    }
     for (int64_t r = 0; r < block.rows; ++r) {
       rows[r] = _mm512_sub_epi32(rows[r], _mm512_set1_epi32(args.sums128[block.first + r]));
     }
-    const int64_t output = panel * kPanelOutputs, rest = args.outputs - output;
-    const auto mask = static_cast<__mmask16>(rest < kPanelOutputs ? (1U << rest) - 1U : 0xffffU);
     if (args.two_planes) {
       for (int64_t r = 0; r < block.rows; r += 2) {
         StoreRow(args, (block.first + r) / 2, output, mask, Combine(rows[r], rows[r + 1]));
