@@ -60,7 +60,11 @@ void ForkJoin(benchmark::State& state) {
 void WakeAfter(benchmark::State& state) {
   const std::chrono::microseconds pause(state.range(0));
   while (state.KeepRunning()) {
-    std::this_thread::sleep_for(pause);
+    // A short sleep would take longer than asked.
+    const auto until = Clock::now() + pause;
+    while (pause < std::chrono::microseconds(1000) && Clock::now() < until) {
+    }
+    std::this_thread::sleep_until(until);
     const auto start = Clock::now();
     Pool(2).Run([](int) {});
     state.SetIterationTime(SecondsSince(start));
