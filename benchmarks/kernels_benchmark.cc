@@ -81,7 +81,8 @@ void BenchmarkAttention(benchmark::State& state, const KernelTable* table) {
   kv.num_kv_heads = kv_heads;
   kv.head_dim = head_dim;
   const int32_t num_blocks = (context + kBlockPositions - 1) / kBlockPositions;
-  std::vector<uint8_t> bytes(static_cast<size_t>(num_blocks * kv.block_elements()) * SizeOf(kv.dtype));
+  kv.num_blocks = num_blocks;
+  std::vector<uint8_t> bytes(static_cast<size_t>(kv.num_bytes()));
   kv.data = bytes.data();
   std::vector<int32_t> blocks;
   for (int32_t b = 0; b < num_blocks; ++b) blocks.push_back(b);

@@ -86,22 +86,4 @@ struct QuantizeArgs {
   int32_t *sum128 = nullptr, *low_sum128 = nullptr;  // 128 * the sum of the codes
 };
 
-// One row's query heads of one kv head. Positions first .. last, in KV slots as RowKv says.
-struct AttentionArgs {
-  const float* q = nullptr;  // [group, Dh]: the query heads that share this kv head
-  float* out = nullptr;      // [group, Dh]
-  int64_t group = 0;
-  int64_t head_dim = 0;
-  const uint8_t* kv = nullptr;  // the layer's blocks
-  FloatType type = FloatType::kF32;
-  int64_t num_kv_heads = 0;
-  int64_t kv_head = 0;
-  float scale = 0;
-  const int32_t* blocks = nullptr;
-  const int32_t* path = nullptr;
-  int32_t first = 0, last = 0;  // positions attended to
-  int32_t identity_length = 0;
-  float* scratch = nullptr;  // [2, 32, Dh]: one block of keys and values, widened
-};
-
 }  // namespace hydrant::kernels

@@ -1,152 +1,352 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of one row's query heads that share one kv head, written once over sixteen lanes. Included by target files
-// inside their unnamed namespace, after lanes_<target>.h and exp_inl.h. ops.h and docs/algorithms/order_of_additions.md
-// have the order of additions.
+// Attention of rows of one sequence over one kv head, written once over sixteen lanes. Included by target files inside
+// their unnamed namespace, after lanes_<target>.h, exp_inl.h, attention_lanes_<target>.h and attention_tiles_inl.h.
+// docs/algorithms/order_of_additions.md has the order of additions. Tiles of columns and batches of blocks share
+// reads, never sums: each (column, position) score and each (column, dimension) output is its own chain.
 
-// One block of positions: where their keys and values are. Places outside [begin, end) repeat a valid one: they are
-// computed along and masked.
-struct BlockPlaces {
-  const uint8_t* keys[32];
-  const uint8_t* values[32];
-  int32_t begin, end;  // in the block
+constexpr int64_t kMaxTiles = kAttentionColumns;
+
+// Columns that go through the kernels together, and which positions all or any of them attend to in place.
+struct Tile {
+  int64_t begin, columns;
+  const uint32_t* q;  // [steps][columns]
+  int32_t first_min, first_max, end_min, end_max;
 };
 
-template <FloatType kType>
-inline void FindBlock(const AttentionArgs& args, int32_t block_begin, BlockPlaces& places) {
-  constexpr int64_t kBytes = kType == FloatType::kF32 ? 4 : 2;
-  const int64_t width = args.head_dim * kBytes;
-  const int64_t half = args.num_kv_heads * 32 * width;  // keys, then values
-  places.begin = args.first > block_begin ? args.first - block_begin : 0;
-  places.end = args.last < block_begin + 31 ? args.last - block_begin + 1 : 32;
-  for (int32_t i = places.begin; i < places.end; ++i) {
-    const int32_t p = block_begin + i;
-    const int32_t slot = p < args.identity_length ? p : args.path[p - args.identity_length];
-    const int64_t block = args.blocks[slot / 32];
-    places.keys[i] = args.kv + block * 2 * half + (args.kv_head * 32 + slot % 32) * width;
-    places.values[i] = places.keys[i] + half;
-  }
-  for (int32_t i = 0; i < places.begin; ++i) places.keys[i] = places.keys[places.begin];
-  for (int32_t i = places.end; i < 32; ++i) places.keys[i] = places.keys[places.begin];
-}
+struct Item {
+  explicit Item(const AttentionArgs& a) : args(a), value_width(ValueWidth(a.kv.head_dim)) {}
 
-// Lane i: the dot product of q and keys[i]; 16 fused chains by index mod 16, tree 8-4-2-1.
+  const AttentionArgs& args;
+  const int64_t value_width;
+  int64_t num_tiles;
+  Tile tiles[kMaxTiles];
+  float* out;           // [columns][Dv]
+  uint8_t* pairs;       // 16 merged pairs of value rows
+  int32_t pair_of[32];  // slots of each, -1 = neither
+  float* tail_scores;   // [tail block][columns of a tile][32]
+  float max[kAttentionColumns];
+  alignas(64) float sums[kAttentionColumns * 16];
+  // Of one block and the columns of a tile, or of one row in it.
+  alignas(64) uint32_t weights[kTileColumns * 32];
+  float factors[kTileColumns];
+
+  const AttentionRow& row_of(int64_t column) const { return args.rows[column / args.group]; }
+  // One past the last column of `column`'s row, within `end`.
+  int64_t row_end(int64_t column, int64_t end) const {
+    const int64_t next = (column / args.group + 1) * args.group;
+    return next < end ? next : end;
+  }
+  const uint8_t* keys(int32_t block) const { return args.kv.keys + args.blocks[block] * args.kv.block_bytes; }
+  const uint8_t* values(int32_t block) const { return args.kv.values + args.blocks[block] * args.kv.block_bytes; }
+};
+
+// [columns][Dh] to [steps][columns] dwords: one f32, or two bf16.
 template <FloatType kType>
-inline Lanes Dots(const float* q, const uint8_t* const* keys, int64_t width) {
-  Lanes sums[16];
-  for (int64_t batch = 0; batch < 16; batch += kDotBatch) {
-    Lanes chains[kDotBatch];
-    for (int64_t i = 0; i < kDotBatch; ++i) chains[i] = Set(0.0F);
-    int64_t d = 0;
-    for (; d + 16 <= width; d += 16) {
-      const Lanes x = Load(q + d);
-      for (int64_t i = 0; i < kDotBatch; ++i) chains[i] = Fma(x, LoadWide<kType>(keys[batch + i], d), chains[i]);
+inline void PackQueries(const AttentionArgs& args, const Tile& tile, uint32_t* packed) {
+  for (int64_t c = 0; c < tile.columns; ++c) {
+    const int64_t column = tile.begin + c;
+    const float* q = args.q + column / args.group * args.q_stride + column % args.group * args.kv.head_dim;
+    if (kType != FloatType::kBF16) {
+      for (int64_t d = 0; d < args.kv.head_dim; ++d) {
+        __builtin_memcpy(packed + d * tile.columns + c, q + d, 4);
+      }
+      continue;
     }
-    if (d < width) {
-      const Lanes x = LoadPart(q + d, width - d);
-      for (int64_t i = 0; i < kDotBatch; ++i) {
-        chains[i] = Fma(x, LoadWidePart<kType>(keys[batch + i], d, width - d), chains[i]);
+    for (int64_t d = 0; d < args.kv.head_dim; d += 16) {
+      const int64_t n = args.kv.head_dim - d < 16 ? args.kv.head_dim - d : 16;
+      uint16_t words[16];
+      StoreBf16(words, RoundBf16(n == 16 ? Load(q + d) : LoadPart(q + d, n)));
+      for (int64_t i = 0; i < n; i += 2) {
+        __builtin_memcpy(packed + (d + i) / 2 * tile.columns + c, words + i, 4);
       }
     }
-    for (int64_t i = 0; i < kDotBatch; ++i) sums[batch + i] = chains[i];
   }
-  return TreeSums(sums);
 }
 
-// Scores of places base .. base + 15; -infinity outside the block's range.
 template <FloatType kType>
-inline Lanes Scores(const AttentionArgs& args, const float* q, const BlockPlaces& places, int32_t base) {
-  alignas(64) constexpr float kIndex[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const Lanes never = Set(-__builtin_inff());
-  if (places.end <= base || places.begin >= base + 16) return never;
-  const Lanes scores = Mul(Dots<kType>(q, places.keys + base, args.head_dim), Set(args.scale));
-  const Lanes index = Load(kIndex);
-  const Lanes started = SelectLess(index, Set(static_cast<float>(places.begin - base)), never, scores);
-  return SelectLess(index, Set(static_cast<float>(places.end - base)), started, never);
-}
-
-// out = out * correction + sum over the block's positions, in order, of weight * value; kChunks * 16 columns at d.
-template <FloatType kType, int64_t kChunks>
-inline void AddValues(const BlockPlaces& places, const float* weights, Lanes correction, int64_t d, float* out) {
-  Lanes sums[kChunks];
-  for (int64_t c = 0; c < kChunks; ++c) sums[c] = Set(0.0F);
-  for (int32_t i = places.begin; i < places.end; ++i) {
-    const Lanes weight = Set(weights[i]);
-    for (int64_t c = 0; c < kChunks; ++c) {
-      sums[c] = Fma(weight, LoadWide<kType>(places.values[i], d + 16 * c), sums[c]);
+inline void Begin(Item& item) {
+  const AttentionArgs& args = item.args;
+  const int64_t columns = args.group * args.num_rows, width = item.value_width;
+  auto* q = reinterpret_cast<uint32_t*>(args.scratch);
+  item.out = args.scratch + columns * width;
+  item.pairs = reinterpret_cast<uint8_t*>(item.out + columns * width);
+  item.tail_scores = item.out + (columns + 16) * width;
+  for (int64_t i = 0; i < columns * width; i += 16) Store(item.out + i, Set(0.0F));
+  for (int64_t c = 0; c < columns; ++c) {
+    item.max[c] = -__builtin_inff();
+    Store(item.sums + 16 * c, Set(0.0F));
+  }
+  for (int32_t& slot : item.pair_of) slot = -1;
+  item.num_tiles = (columns + kTileColumns - 1) / kTileColumns;
+  for (int64_t t = 0; t < item.num_tiles; ++t) {
+    Tile& tile = item.tiles[t];
+    tile.begin = columns * t / item.num_tiles;
+    tile.columns = columns * (t + 1) / item.num_tiles - tile.begin;
+    tile.q = q + tile.begin * width;
+    PackQueries<kType>(args, tile, q + tile.begin * width);
+    tile.first_min = tile.end_min = 0x7fffffff;
+    tile.first_max = tile.end_max = 0;
+    for (int64_t c = tile.begin; c < tile.begin + tile.columns; c = item.row_end(c, columns)) {
+      const AttentionRow& row = item.row_of(c);
+      if (row.first < tile.first_min) tile.first_min = row.first;
+      if (row.first > tile.first_max) tile.first_max = row.first;
+      if (row.in_place_end < tile.end_min) tile.end_min = row.in_place_end;
+      if (row.in_place_end > tile.end_max) tile.end_max = row.in_place_end;
     }
   }
-  for (int64_t c = 0; c < kChunks; ++c) {
-    Store(out + d + 16 * c, Add(Mul(Load(out + d + 16 * c), correction), sums[c]));
-  }
 }
 
-template <FloatType kType>
-inline void AddAllValues(const BlockPlaces& places, const float* weights, float correction, int64_t width, float* out) {
-  const Lanes factor = Set(correction);
-  int64_t d = 0;
-  for (; d + 16 * kValueChunks <= width; d += 16 * kValueChunks) {
-    AddValues<kType, kValueChunks>(places, weights, factor, d, out);
-  }
-  for (; d + 64 <= width; d += 64) AddValues<kType, 4>(places, weights, factor, d, out);
-  for (; d + 16 <= width; d += 16) AddValues<kType, 1>(places, weights, factor, d, out);
-  if (d == width) return;
-  Lanes sum = Set(0.0F);
-  for (int32_t i = places.begin; i < places.end; ++i) {
-    sum = Fma(Set(weights[i]), LoadWidePart<kType>(places.values[i], d, width - d), sum);
-  }
-  StorePart(out + d, Add(Mul(LoadPart(out + d, width - d), factor), sum), width - d);
+// Exp of exp_inl.h, the same bits, where x <= 0 or NaN.
+inline Lanes ExpWeight(Lanes x) {
+  const Lanes magic = Set(12582912.0F);
+  const Lanes clamped = Max(Set(-88.0F), x);  // the second for NaN
+  const Lanes shifted = Fma(clamped, Set(1.44269504F), magic);
+  const Lanes k = Sub(shifted, magic);
+  Lanes r = Fma(k, Set(-0.693359375F), clamped);
+  r = Fma(k, Set(2.12194440e-4F), r);
+  Lanes p = Set(1.9875691500e-4F);
+  p = Fma(p, r, Set(1.3981999507e-3F));
+  p = Fma(p, r, Set(8.3334519073e-3F));
+  p = Fma(p, r, Set(4.1665795894e-2F));
+  p = Fma(p, r, Set(1.6666665459e-1F));
+  p = Fma(p, r, Set(5.0000001201e-1F));
+  p = Add(Fma(p, Mul(r, r), r), Set(1.0F));
+  return SelectLess(x, Set(-87.3F), Set(0.0F), Mul(p, PowerOfTwo(shifted)));
 }
 
-constexpr int64_t kMaxGroup = 64;  // ops.cc splits larger groups
-
-struct RunningSoftmax {
-  float max[kMaxGroup], sum[kMaxGroup];
-};
-
+// Scores of one column and block to running sums, item.weights[at] (32, or 16 pairs) and item.factors[at], what to
+// multiply earlier sums by: exactly 1 unless the maximum grew.
 template <FloatType kType>
-inline void AttendBlock(const AttentionArgs& args, const BlockPlaces& places, int64_t g, RunningSoftmax& running) {
-  const float* q = args.q + g * args.head_dim;
-  const Lanes low = Scores<kType>(args, q, places, 0), high = Scores<kType>(args, q, places, 16);
-  const float block_max = TreeMax(Max(low, high));
-  const float top = block_max > running.max[g] ? block_max : running.max[g];
-  const Lanes low_weights = Exp(Sub(low, Set(top))), high_weights = Exp(Sub(high, Set(top)));
-  alignas(64) float weights[32];
-  Store(weights, low_weights);
-  Store(weights + 16, high_weights);
-  float correction = 1.0F;
-  if (running.max[g] != top) {
+inline void Weigh(Item& item, int64_t column, int64_t at, const float* scores, int32_t begin, int32_t end) {
+  uint32_t* weights = item.weights + 32 * at;
+  const Lanes scale = Set(item.args.scale);
+  Lanes low = Mul(Load(scores), scale), high = Mul(Load(scores + 16), scale);
+  if (end - begin < 32) {
+    alignas(64) constexpr float kIndex[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const Lanes never = Set(-__builtin_inff()), index = Load(kIndex);
+    const auto from = static_cast<float>(begin), to = static_cast<float>(end);
+    low = SelectLess(index, Set(from), never, SelectLess(index, Set(to), low, never));
+    high = SelectLess(index, Set(from - 16.0F), never, SelectLess(index, Set(to - 16.0F), high, never));
+  }
+  float factor = 1.0F;
+  float& top = item.max[column];
+  const Lanes both = Max(low, high);
+  if (AnyLess(Set(top), both)) {
+    const float old = top;
+    top = TreeMax(both);
     alignas(64) float lanes[16];
-    Store(lanes, Exp(Set(running.max[g] - top)));
-    correction = lanes[0];
+    Store(lanes, Exp(Set(old - top)));
+    factor = lanes[0];
   }
-  running.sum[g] = running.sum[g] * correction + TreeSum(Add(low_weights, high_weights));
-  running.max[g] = top;
-  AddAllValues<kType>(places, weights, correction, args.head_dim, args.out + g * args.head_dim);
+  float* sums = item.sums + 16 * column;
+  const Lanes before = factor == 1.0F ? Load(sums) : Mul(Load(sums), Set(factor));
+  Store(sums, StoreWeights<kType>(weights, ExpWeight(Sub(low, Set(top))), ExpWeight(Sub(high, Set(top))), before));
+  item.factors[at] = factor;
 }
 
-// Softmax over blocks of 32 positions at fixed absolute places, ascending, with a running (max, sum, output).
+// out of columns begin .. begin + count - 1: out * factor + the block's weighted values.
+template <FloatType kType>
+inline void AddValues(Item& item, int64_t begin, int64_t count, const ValueRows& rows) {
+  AddTile<kType, kTileColumns>(count, rows, item.value_width, item.weights, item.factors,
+                               item.out + begin * item.value_width);
+}
+
+// Value row of slot `even` as first members, of slot `odd` as second members; zeros for -1.
+inline void MergePairs(const Item& item, int32_t even, int32_t odd, uint8_t* to) {
+  const auto row_of = [&](int32_t slot) { return item.values(slot / 32) + slot % 32 / 2 * 4 * item.value_width; };
+  const uint8_t* a = row_of(even < 0 ? odd : even);
+  const uint8_t* b = row_of(odd < 0 ? even : odd);
+  const int a_shift = even % 2 != 0 ? 16 : 0, b_shift = odd % 2 != 0 ? 0 : 16;
+  const uint32_t a_mask = even < 0 ? 0 : 0xffffU, b_mask = odd < 0 ? 0 : 0xffff0000U;
+  for (int64_t i = 0; i < item.value_width; ++i) {
+    uint32_t first, second;
+    __builtin_memcpy(&first, a + 4 * i, 4);
+    __builtin_memcpy(&second, b + 4 * i, 4);
+    const uint32_t pair = ((first >> a_shift) & a_mask) | ((second << b_shift) & b_mask);
+    __builtin_memcpy(to + 4 * i, &pair, 4);
+  }
+}
+
+// Where the values of positions begin .. end - 1 of a block are; slot_at(i) is the slot of position i of the block.
+// Pairs whose halves are not neighbours in one pair of slots, or of which one half is out of range, are put together
+// in scratch; neighbouring rows of a tree mostly need the same ones.
+template <FloatType kType, typename SlotAt>
+inline void GatherValues(Item& item, int32_t begin, int32_t end, const SlotAt& slot_at, const uint8_t** places) {
+  const int64_t width = item.value_width;
+  if (kType != FloatType::kBF16) {
+    const int64_t bytes = width * (kType == FloatType::kF32 ? 4 : 2);
+    for (int32_t i = begin; i < end; ++i) {
+      const int32_t slot = slot_at(i);
+      places[i] = item.values(slot / 32) + slot % 32 * bytes;
+    }
+    return;
+  }
+  for (int32_t j = begin / 2; j < (end + 1) / 2; ++j) {
+    const int32_t even = 2 * j >= begin ? slot_at(2 * j) : -1, odd = 2 * j + 1 < end ? slot_at(2 * j + 1) : -1;
+    if (even >= 0 && even % 2 == 0 && odd == even + 1) {
+      places[j] = item.values(even / 32) + even % 32 / 2 * 4 * width;
+      continue;
+    }
+    places[j] = item.pairs + j * 4 * width;
+    if (item.pair_of[2 * j] == even && item.pair_of[2 * j + 1] == odd) continue;
+    item.pair_of[2 * j] = even;
+    item.pair_of[2 * j + 1] = odd;
+    MergePairs(item, even, odd, item.pairs + j * 4 * width);
+  }
+}
+
+// One block of one tile, when some columns attend to a part of it.
+template <FloatType kType>
+inline void AddPartOfBlock(Item& item, const Tile& tile, int32_t block, const float* scores) {
+  const int32_t block_begin = 32 * block;
+  int64_t next = 0;
+  for (int64_t c = tile.begin; c < tile.begin + tile.columns; c = next) {
+    next = item.row_end(c, tile.begin + tile.columns);
+    const AttentionRow& row = item.row_of(c);
+    const int32_t begin = row.first > block_begin ? row.first - block_begin : 0;
+    const int32_t end = row.in_place_end < block_begin + 32 ? row.in_place_end - block_begin : 32;
+    if (begin >= end) continue;
+    for (int64_t i = c; i < next; ++i) {
+      Weigh<kType>(item, i, i - c, scores + (i - tile.begin) * 32, begin, end);
+    }
+    const uint8_t* places[32];
+    ValueRows rows = InBlock<kType>(item.values(block), item.value_width);
+    rows.begin = begin / Steps<kType>::kPositions;
+    rows.end = (end + Steps<kType>::kPositions - 1) / Steps<kType>::kPositions;
+    if (kType == FloatType::kBF16 && (begin % 2 != 0 || end % 2 != 0)) {
+      GatherValues<kType>(
+          item, begin, end, [&](int32_t i) { return block_begin + i; }, places);
+      rows.places = places;
+    }
+    AddValues<kType>(item, c, next - c, rows);
+  }
+}
+
+// Positions that lie in the slots of their number, whole blocks of them for all columns of a tile at once. `ahead` is a
+// block whose keys and values will be wanted soon.
+template <FloatType kType>
+inline void AddBlock(Item& item, const Tile& tile, int32_t block, const float* scores, const uint8_t* ahead) {
+  if (32 * block < tile.first_max || 32 * block + 32 > tile.end_min) {
+    AddPartOfBlock<kType>(item, tile, block, scores);
+    return;
+  }
+  for (int64_t c = 0; c < tile.columns; ++c) {
+    Weigh<kType>(item, tile.begin + c, c, scores + c * 32, 0, 32);
+  }
+  ValueRows rows = InBlock<kType>(item.values(block), item.value_width);
+  rows.ahead = ahead;
+  AddValues<kType>(item, tile.begin, tile.columns, rows);
+}
+
+template <FloatType kType>
+inline void AddBlocksInPlace(Item& item) {
+  const AttentionArgs& args = item.args;
+  int32_t first = 0x7fffffff, end = 0;
+  for (int64_t t = 0; t < item.num_tiles; ++t) {
+    if (item.tiles[t].first_min < first) first = item.tiles[t].first_min;
+    if (item.tiles[t].end_max > end) end = item.tiles[t].end_max;
+  }
+  // A single tile of few columns scores several blocks at once: a chain of dependent sums per register is too slow.
+  const int32_t batch = item.num_tiles == 1 ? BlocksAtOnce(item.tiles[0].columns) : 1;
+  const int32_t first_block = first / 32, end_block = (end + 31) / 32;
+  for (int32_t block = first_block; block < end_block; block += batch) {
+    const int32_t count = end_block - block < batch ? end_block - block : batch;
+    const uint8_t* keys[kMaxBlocksAtOnce];
+    const uint8_t* keys_ahead[kMaxBlocksAtOnce];
+    const uint8_t* values_ahead[kMaxBlocksAtOnce];
+    for (int32_t b = 0; b < count; ++b) {
+      keys[b] = item.keys(block + b);
+      // The next blocks, and behind the last ones the first ones of the next head.
+      const bool last = block + b + batch >= end_block;
+      const int32_t next = last ? first_block + b : block + b + batch;
+      const int64_t skip = last ? args.next_head_bytes : 0;
+      keys_ahead[b] = item.keys(next) + skip;
+      values_ahead[b] = item.values(next) + skip;
+    }
+    for (int64_t t = 0; t < item.num_tiles; ++t) {
+      const Tile& tile = item.tiles[t];
+      if (32 * (block + count) <= tile.first_min || 32 * block >= tile.end_max) continue;
+      alignas(64) float scores[kMaxScores];
+      ScoreBlocks<kType, kTileColumns>(tile.columns, tile.q, args.kv.head_dim, count, keys, t == 0 ? keys_ahead : keys,
+                                       scores);
+      for (int32_t b = 0; b < count; ++b) {
+        AddBlock<kType>(item, tile, block + b, scores + b * tile.columns * 32,
+                        t == 0 ? values_ahead[b] : item.values(block + b));
+      }
+    }
+  }
+}
+
+// Blocks in which a row has positions in other slots. A score is a dot product of its own, so all columns are scored
+// against the slots where they lie, and each row takes its own in the order of its positions; its values are gathered.
+template <FloatType kType>
+inline void AddTail(Item& item, const Tile& tile, int64_t column, int64_t column_end) {
+  const AttentionRow& row = item.row_of(column);
+  const uint8_t* places[32];
+  const int32_t from = row.first > row.in_place_end ? row.first : row.in_place_end;
+  for (int32_t block_begin = from / 32 * 32; block_begin <= row.last; block_begin += 32) {
+    const int32_t begin = row.first > block_begin ? row.first - block_begin : 0;
+    const int32_t end = row.last < block_begin + 31 ? row.last - block_begin + 1 : 32;
+    const int32_t* lanes = row.lanes + (block_begin - row.in_place_end);
+    const int32_t* slots = row.slots + (block_begin - row.in_place_end);
+    for (int64_t c = column; c < column_end; ++c) {
+      alignas(64) float scores[32] = {};
+      for (int32_t i = begin; i < end; ++i) {
+        scores[i] = item.tail_scores[(lanes[i] / 32 * tile.columns + c - tile.begin) * 32 + lanes[i] % 32];
+      }
+      Weigh<kType>(item, c, c - column, scores, begin, end);
+    }
+    GatherValues<kType>(
+        item, begin, end, [&](int32_t i) { return slots[i]; }, places);
+    ValueRows rows{};
+    rows.places = places;
+    rows.begin = begin / Steps<kType>::kPositions;
+    rows.end = (end + Steps<kType>::kPositions - 1) / Steps<kType>::kPositions;
+    AddValues<kType>(item, column, column_end - column, rows);
+  }
+}
+
+template <FloatType kType>
+inline void AddTails(Item& item) {
+  const AttentionArgs& args = item.args;
+  for (int64_t t = 0; t < item.num_tiles; ++t) {
+    const Tile& tile = item.tiles[t];
+    bool scored = false;
+    int64_t next = 0;
+    for (int64_t c = tile.begin; c < tile.begin + tile.columns; c = next) {
+      next = item.row_end(c, tile.begin + tile.columns);
+      if (item.row_of(c).in_place_end > item.row_of(c).last) continue;
+      for (int32_t b = 0; b < args.num_tail_blocks && !scored; b += kMaxBlocksAtOnce) {
+        const int32_t left = args.num_tail_blocks - b, count = left < kMaxBlocksAtOnce ? left : kMaxBlocksAtOnce;
+        const uint8_t* keys[kMaxBlocksAtOnce];
+        for (int32_t i = 0; i < count; ++i) keys[i] = item.keys(args.tail_blocks[b + i]);
+        ScoreBlocks<kType, kTileColumns>(tile.columns, tile.q, args.kv.head_dim, count, keys, keys,
+                                         item.tail_scores + b * tile.columns * 32);
+      }
+      scored = true;
+      AddTail<kType>(item, tile, c, next);
+    }
+  }
+}
+
 template <FloatType kType>
 void Attend(const AttentionArgs& args) {
-  RunningSoftmax running;
-  for (int64_t g = 0; g < args.group; ++g) {
-    running.max[g] = -__builtin_inff();
-    running.sum[g] = 0.0F;
-  }
-  const int64_t columns = args.group * args.head_dim;
-  for (int64_t c = 0; c < columns; ++c) args.out[c] = 0.0F;
-  BlockPlaces places;
-  for (int32_t block_begin = args.first / 32 * 32; block_begin <= args.last; block_begin += 32) {
-    FindBlock<kType>(args, block_begin, places);
-    for (int64_t g = 0; g < args.group; ++g) AttendBlock<kType>(args, places, g, running);
-  }
-  for (int64_t g = 0; g < args.group; ++g) {
-    const float inverse = 1.0F / running.sum[g];
-    for (int64_t d = 0; d < args.head_dim; ++d) args.out[g * args.head_dim + d] *= inverse;
+  Item item(args);
+  Begin<kType>(item);
+  AddBlocksInPlace<kType>(item);
+  AddTails<kType>(item);
+  for (int64_t c = 0; c < args.group * args.num_rows; ++c) {
+    const Lanes inverse = Set(1.0F / TreeSum(Load(item.sums + 16 * c)));
+    const float* from = item.out + c * item.value_width;
+    float* to = args.out + c / args.group * args.out_stride + c % args.group * args.kv.head_dim;
+    int64_t d = 0;
+    for (; d + 16 <= args.kv.head_dim; d += 16) Store(to + d, Mul(Load(from + d), inverse));
+    if (d < args.kv.head_dim) StorePart(to + d, Mul(Load(from + d), inverse), args.kv.head_dim - d);
   }
 }
 
 void AttentionKernel(const AttentionArgs& args) {
-  if (args.type == FloatType::kF32) return Attend<FloatType::kF32>(args);
-  if (args.type == FloatType::kBF16) return Attend<FloatType::kBF16>(args);
+  if (args.kv.type == FloatType::kF32) return Attend<FloatType::kF32>(args);
+  if (args.kv.type == FloatType::kBF16) return Attend<FloatType::kBF16>(args);
   Attend<FloatType::kF16>(args);
 }

@@ -39,8 +39,9 @@ struct TestCache {
     kv.dtype = shape.dtype;
     kv.num_kv_heads = shape.num_kv_heads;
     kv.head_dim = shape.head_dim;
+    kv.num_blocks = num_blocks + 1;
     // Slots that were never written hold NaN (all bits set).
-    bytes.assign(static_cast<size_t>((num_blocks + 1) * kv.block_elements()) * SizeOf(shape.dtype), 0xff);
+    bytes.assign(static_cast<size_t>(kv.num_bytes()), 0xff);
     kv.data = bytes.data();
     base::ThreadPool one(1, false);
     Queue queue{&one, &PortableKernels()};
@@ -50,10 +51,18 @@ struct TestCache {
     StoreKv(queue, k, v, rows, kv);
   }
 
+  // The layout, written down a second time: [head][block][keys, values].
   const uint8_t* At(bool value, int64_t kv_head, int64_t slot, int64_t d) const {
-    const int64_t block = blocks[static_cast<size_t>(slot / kBlockPositions)];
-    const int64_t head = (block * 2 + (value ? 1 : 0)) * shape.num_kv_heads + kv_head;
-    const int64_t element = (head * kBlockPositions + slot % kBlockPositions) * shape.head_dim + d;
+    const int64_t dim = shape.head_dim, value_dim = (dim + 15) / 16 * 16, place = slot % 32;
+    const auto num_blocks = static_cast<int64_t>(blocks.size()) + 1;  // block 0 is not ours
+    const int64_t block = blocks[static_cast<size_t>(slot / 32)];
+    int64_t element = (kv_head * num_blocks + block) * 32 * (dim + value_dim);
+    const bool pairs = shape.dtype == DType::kBF16;
+    if (value) {
+      element += 32 * dim + (pairs ? (place / 2 * value_dim + d) * 2 + place % 2 : place * value_dim + d);
+    } else {
+      element += pairs ? (d / 2 * 32 + place) * 2 + d % 2 : d * 32 + place;
+    }
     return bytes.data() + static_cast<size_t>(element) * SizeOf(shape.dtype);
   }
   double Key(int64_t h, int64_t slot, int64_t d) const {
@@ -77,6 +86,7 @@ Reference Attend(const TestCache& cache, const float* q, const RowKv& row, int64
                  const AttentionOptions& options) {
   const int64_t width = cache.shape.head_dim, kv_head = head / (cache.shape.num_heads / cache.shape.num_kv_heads);
   const int32_t first = options.window > 0 ? std::max(0, row.position - options.window + 1) : 0;
+  const bool bf16 = cache.shape.dtype == DType::kBF16;
   std::vector<double> scores;
   std::vector<int64_t> slots;
   double worst_score = 0, largest_value = 0;
@@ -84,7 +94,8 @@ Reference Attend(const TestCache& cache, const float* q, const RowKv& row, int64
     const int64_t slot = p < row.identity_length ? p : row.path[p - row.identity_length];
     double score = 0, magnitude = 0;
     for (int64_t d = 0; d < width; ++d) {
-      const double product = static_cast<double>(q[d]) * cache.Key(kv_head, slot, d);
+      const float x = bf16 ? BFloat16ToFloat(FloatToBFloat16(q[d])) : q[d];
+      const double product = static_cast<double>(x) * cache.Key(kv_head, slot, d);
       score += product;
       magnitude += std::abs(product);
       largest_value = std::max(largest_value, std::abs(cache.Value(kv_head, slot, d)));
@@ -102,11 +113,13 @@ Reference Attend(const TestCache& cache, const float* q, const RowKv& row, int64
       reference.out[static_cast<size_t>(d)] += scores[i] / sum * cache.Value(kv_head, slots[i], d);
     }
   }
-  // A score is off by (Dh / 16 + 6) roundings of its magnitude, which moves its weight by that much; exp adds 4, sums
-  // over 32 positions 32 more, and each merge of a block 3.
+  // A score is off by Dh + 3 roundings of its magnitude, which moves its weight by that much; exp adds 4, sums over 32
+  // positions 32 more, and each merge of a block 3. Weights of bf16 are rounded to 8 bits, on both sides of the
+  // division.
   const int32_t num_blocks = row.position / kBlockPositions + 1;
   const double blocks = num_blocks;
-  const double roundings = 2 * worst_score * (static_cast<double>(width) / 16 + 6) + 2 * (40 + 7 * blocks);
+  const double roundings =
+      2 * worst_score * (static_cast<double>(width) + 3) + 2 * (40 + 7 * blocks) + (bf16 ? 0x1p16 : 0.0);
   reference.tolerance = roundings * kEpsilon * largest_value;
   return reference;
 }

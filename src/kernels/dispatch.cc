@@ -32,6 +32,7 @@ KernelTable MakePortable() {
   table.quantize_row = QuantizeRowPortable;
   table.plan_row_blocks = PlanRowBlocksPortable;
   table.attention = AttentionPortable;
+  table.store_kv = StoreKvPortable;
   table.gumbel_row = GumbelRowPortable;
   table.peak = PeakPortable();
   return WithRowwise(table, RowwisePortable());
@@ -49,6 +50,7 @@ KernelTable MakeAvx2() {
   table.quantize_row = QuantizeRowAvx2;
   table.plan_row_blocks = PlanRowBlocksAvx2;
   table.attention = AttentionAvx2;
+  table.store_kv = StoreKvAvx2;
   table.gumbel_row = GumbelRowAvx2;
   table.peak = PeakAvx2();
   return WithRowwise(table, RowwiseAvx2());
@@ -65,6 +67,7 @@ KernelTable MakeAvx512() {
   table.quantize_row = QuantizeRowAvx512;
   table.plan_row_blocks = PlanRowBlocksAvx512;
   table.attention = AttentionAvx512;
+  table.store_kv = StoreKvAvx512;
   table.gumbel_row = GumbelRowAvx512;
   table.peak = PeakAvx512();
   return WithRowwise(table, RowwiseAvx512());

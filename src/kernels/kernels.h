@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/arguments.h"
+#include "kernels/attention_arguments.h"
 #include "kernels/ops.h"
 #include "kernels/peak.h"
 
@@ -31,6 +32,7 @@ struct KernelTable {
   int64_t (*plan_row_blocks)(int64_t code_rows, int64_t* sizes);
   bool quad_codes;  // RowBlock::codes as quads; else as lines
   void (*attention)(const AttentionArgs& args);
+  void (*store_kv)(const StoreKvArgs& args);
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   void (*rope_table)(float position, const float* inv_freq, int64_t half, float* cos, float* sin);
   void (*rope)(float* head, const float* cos, const float* sin, int64_t half);

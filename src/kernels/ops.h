@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/attention_ops.h"
 #include "kernels/matmul.h"
 #include "kernels/queue.h"
 #include "kernels/rows.h"
@@ -39,41 +40,5 @@ void AddRows(Queue& queue, ConstRows x, Rows out);
 
 // out[r] = table[tokens[r]], widened. table [V, D].
 void Embed(Queue& queue, const TensorView& table, std::span<const int32_t> tokens, Rows out);
-
-// Positions per KV block, at fixed absolute places; also the attention block.
-inline constexpr int32_t kBlockPositions = 32;
-
-// One layer of a paged KV cache: [block][k|v][kv head][position in block][Dh] in `dtype`.
-struct KvLayer {
-  uint8_t* data = nullptr;
-  DType dtype = DType::kF32;  // f32, bf16 or f16
-  int64_t num_kv_heads = 0, head_dim = 0;
-
-  int64_t block_elements() const { return 2 * num_kv_heads * kBlockPositions * head_dim; }
-};
-
-// Where one row's keys and values are: positions p < identity_length are in KV slot p, position identity_length + j is
-// in slot path[j] (a tree row's own ancestors and itself). Slot s is position s % 32 of block blocks[s / 32].
-struct RowKv {
-  const int32_t* blocks = nullptr;
-  const int32_t* path = nullptr;
-  int32_t position = 0;         // of this row; it attends to positions max(0, position - window + 1) .. position
-  int32_t identity_length = 0;  // position + 1 for prompt rows
-  int32_t slot = 0;             // where this row's own key and value go
-};
-
-// Writes each row's key and value (keys already rotated) to its slot. k, v [R, Hk * Dh].
-void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows, const KvLayer& kv);
-
-struct AttentionOptions {
-  int64_t num_heads = 0;  // H, a multiple of the layer's Hk
-  float scale = 0;        // 1 / sqrt(Dh)
-  int32_t window = 0;     // 0 = none; W = keys p - W + 1 .. p
-};
-
-// q [R, H * Dh] -> out [R, H * Dh]. Per row and head: blocks of 32 positions at fixed absolute places, ascending,
-// merged with a running (max, sum, output). Dot products: 16 fused chains by index mod 16, tree 8-4-2-1.
-void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvLayer& kv,
-               const AttentionOptions& options, Rows out);
 
 }  // namespace hydrant::kernels

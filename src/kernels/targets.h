@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/arguments.h"
+#include "kernels/attention_arguments.h"
 #include "kernels/peak.h"
 
 namespace hydrant::kernels {
@@ -38,6 +39,10 @@ int64_t PlanRowBlocksTiles(int64_t code_rows, int64_t* sizes);
 void AttentionPortable(const AttentionArgs& args);
 void AttentionAvx2(const AttentionArgs& args);
 void AttentionAvx512(const AttentionArgs& args);
+
+void StoreKvPortable(const StoreKvArgs& args);
+void StoreKvAvx2(const StoreKvArgs& args);
+void StoreKvAvx512(const StoreKvArgs& args);
 
 // Row-wise ops of one target.
 struct RowwiseEntries {

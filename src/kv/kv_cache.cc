@@ -14,8 +14,12 @@ namespace {
 
 constexpr int32_t kP = kernels::kBlockPositions;
 
-size_t BlockBytes(const KvShape& shape) {
-  return static_cast<size_t>(2 * shape.num_kv_heads * kP * shape.head_dim) * SizeOf(shape.dtype);
+kernels::KvLayer LayerOf(const KvShape& shape, int32_t num_blocks, uint8_t* data) {
+  return {.data = data,
+          .dtype = shape.dtype,
+          .num_kv_heads = shape.num_kv_heads,
+          .head_dim = shape.head_dim,
+          .num_blocks = num_blocks};
 }
 
 }  // namespace
@@ -23,7 +27,7 @@ size_t BlockBytes(const KvShape& shape) {
 BlockPool::BlockPool(const KvShape& shape, int32_t num_blocks)
     : shape_(shape),
       num_blocks_(num_blocks),
-      num_bytes_(BlockBytes(shape) * static_cast<size_t>(shape.num_layers) * static_cast<size_t>(num_blocks)) {
+      num_bytes_(static_cast<size_t>(LayerOf(shape, num_blocks, nullptr).num_bytes() * shape.num_layers)) {
   HYDRANT_CHECK(num_blocks > 0 && num_bytes_ > 0);
   void* memory = mmap(nullptr, num_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -51,12 +55,8 @@ void BlockPool::Free(int32_t block) {
 
 kernels::KvLayer BlockPool::layer(int64_t index) const {
   HYDRANT_CHECK(index >= 0 && index < shape_.num_layers);
-  kernels::KvLayer layer;
-  layer.data = data_ + static_cast<size_t>(index) * static_cast<size_t>(num_blocks_) * BlockBytes(shape_);
-  layer.dtype = shape_.dtype;
-  layer.num_kv_heads = shape_.num_kv_heads;
-  layer.head_dim = shape_.head_dim;
-  return layer;
+  const kernels::KvLayer first = LayerOf(shape_, num_blocks_, data_);
+  return LayerOf(shape_, num_blocks_, data_ + index * first.num_bytes());
 }
 
 BlockTable::~BlockTable() {
@@ -78,9 +78,16 @@ void BlockTable::Append(int32_t count) {
 }
 
 void BlockTable::CommitPath(std::span<const int32_t> nodes) {
+  std::vector<int32_t> from, to;
   for (size_t i = 0; i < nodes.size(); ++i) {
     HYDRANT_CHECK(i == 0 ? nodes[i] >= 0 : nodes[i] > nodes[i - 1]);
-    CopySlot(length_ + nodes[i], length_ + static_cast<int32_t>(i));
+    HYDRANT_CHECK(length_ + nodes[i] < num_blocks() * kP);
+    if (nodes[i] == static_cast<int32_t>(i)) continue;
+    from.push_back(length_ + nodes[i]);
+    to.push_back(length_ + static_cast<int32_t>(i));
+  }
+  for (int64_t l = 0; l < pool_->shape().num_layers && !from.empty(); ++l) {
+    kernels::CopySlots(pool_->layer(l), blocks_.data(), from, to);
   }
   Append(static_cast<int32_t>(nodes.size()));
 }
@@ -91,24 +98,6 @@ void BlockTable::Truncate(int32_t length) {
   while (num_blocks() > (length + kP - 1) / kP) {
     pool_->Free(blocks_.back());
     blocks_.pop_back();
-  }
-}
-
-void BlockTable::CopySlot(int32_t from, int32_t to) {
-  if (from == to) return;
-  HYDRANT_CHECK(from < num_blocks() * kP && to < num_blocks() * kP);
-  const KvShape& shape = pool_->shape();
-  const size_t row_bytes = static_cast<size_t>(shape.head_dim) * SizeOf(shape.dtype);
-  const size_t block_bytes = BlockBytes(shape);
-  for (int64_t l = 0; l < shape.num_layers; ++l) {
-    uint8_t* data = pool_->layer(l).data;
-    const uint8_t* source = data + static_cast<size_t>(blocks_[static_cast<size_t>(from / kP)]) * block_bytes;
-    uint8_t* target = data + static_cast<size_t>(blocks_[static_cast<size_t>(to / kP)]) * block_bytes;
-    for (int64_t half = 0; half < 2 * shape.num_kv_heads; ++half) {
-      const size_t base = static_cast<size_t>(half * kP);
-      std::memcpy(target + (base + static_cast<size_t>(to % kP)) * row_bytes,
-                  source + (base + static_cast<size_t>(from % kP)) * row_bytes, row_bytes);
-    }
   }
 }
 

@@ -20,7 +20,8 @@ struct KvShape {
   bool operator==(const KvShape&) const = default;
 };
 
-// All blocks of all layers: [layer][block][k|v][kv head][position][Dh]. Memory is touched only when written.
+// All blocks of all layers: [layer][kv head][block], inside a block as kernels::KvHead says. Memory is touched only
+// when written.
 class BlockPool {
  public:
   BlockPool(const KvShape& shape, int32_t num_blocks);  // throws UserError when the memory cannot be had
@@ -69,8 +70,6 @@ class BlockTable {
   int32_t num_blocks() const { return static_cast<int32_t>(blocks_.size()); }
 
  private:
-  void CopySlot(int32_t from, int32_t to);
-
   BlockPool* pool_;
   std::vector<int32_t> blocks_;
   int32_t length_ = 0;

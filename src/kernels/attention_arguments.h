@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arguments of the attention kernels and the layout of the KV cache: plain data that target files may include.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/arguments.h"
+
+namespace hydrant::kernels {
+
+// Positions per KV block, at fixed absolute places; also the attention block.
+inline constexpr int32_t kBlockPositions = 32;
+
+// Where one row's keys and values are: positions p < identity_length are in KV slot p, position identity_length + j is
+// in slot path[j] (a tree row's own ancestors and itself). Slot s is position s % 32 of block blocks[s / 32].
+struct RowKv {
+  const int32_t* blocks = nullptr;
+  const int32_t* path = nullptr;
+  int32_t position = 0;         // of this row; it attends to positions max(0, position - window + 1) .. position
+  int32_t identity_length = 0;  // position + 1 for prompt rows
+  int32_t slot = 0;             // where this row's own key and value go
+};
+
+// One kv head of one layer. A block holds 32 positions' keys, then their values. A vector register holds one dimension
+// of sixteen positions (keys), or sixteen dimensions of one position (values):
+//   f32, f16  keys [Dh][32],        values [32][Dv]         Dv = Dh rounded up to 16; the rest is never written
+//   bf16      keys [Dh / 2][32][2], values [16][Dv][2]      pairs that one two-way dot product takes; Dh is even
+struct KvHead {
+  uint8_t* keys = nullptr;  // of block 0
+  uint8_t* values = nullptr;
+  int64_t block_bytes = 0;  // from a block to the next
+  FloatType type = FloatType::kF32;
+  int64_t head_dim = 0;
+};
+
+static inline int64_t ValueWidth(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+
+// One row of an attention call.
+struct AttentionRow {
+  int32_t first = 0, last = 0;  // positions attended to
+  // Positions below are in the slots of the same number. When some positions are not, a multiple of 32, and for those
+  // from here to `last`:
+  int32_t in_place_end = 0;
+  const int32_t* slots = nullptr;
+  const int32_t* lanes = nullptr;  // where the score is: 32 * index in tail_blocks + slot % 32
+};
+
+inline constexpr int64_t kAttentionColumns = 64;
+
+// Rows of one sequence, and `group` query heads of each that share a kv head: columns (row, head), at most 64.
+// Query head g of row r is at q + r * q_stride + g * head_dim; the output likewise.
+struct AttentionArgs {
+  KvHead kv;
+  int64_t group = 0, num_rows = 0;
+  const AttentionRow* rows = nullptr;
+  const int32_t* blocks = nullptr;  // of the sequence
+  // Indices in `blocks` of those that hold slots of rows that are not in place.
+  const int32_t* tail_blocks = nullptr;
+  int32_t num_tail_blocks = 0;
+  float scale = 0;
+  const float* q = nullptr;
+  int64_t q_stride = 0;
+  float* out = nullptr;
+  int64_t out_stride = 0;
+  int64_t next_head_bytes = 0;  // from this head to the one that will be wanted next, for prefetch; 0 = none
+  float* scratch = nullptr;     // AttentionScratch floats, on a 64-byte line
+};
+
+// Columns of packed queries and of outputs, 16 merged pairs of values, scores of the tail blocks for 16 columns.
+static inline int64_t AttentionScratch(int64_t head_dim, int64_t columns, int64_t num_tail_blocks) {
+  return (2 * columns + 16) * ValueWidth(head_dim) + num_tail_blocks * 16 * kBlockPositions;
+}
+
+// Keys and values of one kv head for rows whose slots are given: row r's are at k + r * k_stride and v + r * v_stride.
+struct StoreKvArgs {
+  KvHead kv;
+  const RowKv* rows = nullptr;
+  int64_t num_rows = 0;
+  const float* k = nullptr;
+  int64_t k_stride = 0;
+  const float* v = nullptr;
+  int64_t v_stride = 0;
+};
+
+}  // namespace hydrant::kernels

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention over a paged KV cache. Rows of prompts, plain decoding and trees are the same thing here
+// (docs/algorithms/tree_attention.md).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/attention_arguments.h"
+#include "kernels/queue.h"
+#include "kernels/rows.h"
+#include "tensor/dtype.h"
+
+namespace hydrant::kernels {
+
+// One layer of a paged KV cache: [kv head][block] of 32 positions' keys and values in `dtype`, so that a head's past is
+// one stream where its blocks are neighbours. KvHead (attention_arguments.h) has the layout inside a block.
+struct KvLayer {
+  uint8_t* data = nullptr;
+  DType dtype = DType::kF32;  // f32, bf16 (Dh even) or f16
+  int64_t num_kv_heads = 0, head_dim = 0;
+  int64_t num_blocks = 0;
+
+  int64_t key_bytes() const { return kBlockPositions * head_dim * static_cast<int64_t>(SizeOf(dtype)); }
+  int64_t value_bytes() const { return kBlockPositions * ValueWidth(head_dim) * static_cast<int64_t>(SizeOf(dtype)); }
+  int64_t block_bytes() const { return key_bytes() + value_bytes(); }  // of one head
+  int64_t num_bytes() const { return num_kv_heads * num_blocks * block_bytes(); }
+  KvHead head(int64_t kv_head) const;
+  // Where element d of a slot's key or value is.
+  uint8_t* key(const int32_t* blocks, int64_t kv_head, int64_t slot, int64_t d) const;
+  uint8_t* value(const int32_t* blocks, int64_t kv_head, int64_t slot, int64_t d) const;
+};
+
+// Writes each row's key and value (keys already rotated) to its slot. k, v [R, Hk * Dh].
+void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows, const KvLayer& kv);
+
+// Copies the keys and values of slots from[i] to slots to[i], in order; to[i] <= from[i], both ascending.
+void CopySlots(const KvLayer& kv, const int32_t* blocks, std::span<const int32_t> from, std::span<const int32_t> to);
+
+struct AttentionOptions {
+  int64_t num_heads = 0;  // H, a multiple of the layer's Hk
+  float scale = 0;        // 1 / sqrt(Dh)
+  int32_t window = 0;     // 0 = none; W = keys p - W + 1 .. p
+};
+
+// q [R, H * Dh] -> out [R, H * Dh]. Per row and head: blocks of 32 positions at fixed absolute places, ascending,
+// merged with a running (max, sum, output). With bf16 keys and values, queries and weights are rounded to bf16 too.
+// docs/algorithms/order_of_additions.md has the order. Rows with the same blocks should stand together: they share
+// reads.
+void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvLayer& kv,
+               const AttentionOptions& options, Rows out);
+
+}  // namespace hydrant::kernels

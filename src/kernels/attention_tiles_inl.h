@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two small matrix products of attention: queries by keys, weights by values. Included by target files inside their
+// unnamed namespace, after attention_lanes_<target>.h, which has
+//   Steps<type>: what one step of a chain reads and does; kTileColumns; HalvesAtOnce, BlocksAtOnce, ChunksAtOnce.
+
+constexpr int64_t kMaxScores = (kTileColumns > kMaxBlocksAtOnce ? kTileColumns : kMaxBlocksAtOnce) * 2 * 32;
+
+// scores[b][c][i], for kHalves * 16 positions i of each block: one chain over the steps, in order. The unrolling is
+// not a hint: GCC 12 keeps arrays of registers in memory around loops that it has not unrolled early.
+template <FloatType kType, int64_t kColumns, int64_t kBlocks, int64_t kHalves>
+inline void ScoreTile(const uint32_t* q, int64_t steps, const uint8_t* const* keys, const uint8_t* const* ahead,
+                      int64_t half, float* scores) {
+  using Step = Steps<kType>;
+  constexpr int64_t kLaneBytes = 16 * Step::kLaneBytes, kUnits = kBlocks * kHalves;
+  Lanes sums[kColumns * kUnits];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kColumns * kUnits; ++i) sums[i] = Set(0.0F);
+  for (int64_t s = 0; s < steps; ++s) {
+    typename Step::Wide wide[kUnits];
+#pragma GCC unroll 8
+    for (int64_t u = 0; u < kUnits; ++u) {
+      const int64_t at = (2 * s + half + u % kHalves) * kLaneBytes;
+      wide[u] = Step::Load(keys[u / kHalves] + at);
+      __builtin_prefetch(ahead[u / kHalves] + at, 0, 2);
+    }
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kColumns * kUnits; ++i) {
+      sums[i] = Step::MulAdd(wide[i % kUnits], Step::Broadcast(q + s * kColumns + i / kUnits), sums[i]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kColumns * kUnits; ++i) {
+    const int64_t c = i / kUnits, b = i % kUnits / kHalves, h = i % kHalves;
+    Store(scores + (b * kColumns + c) * 32 + (half + h) * 16, sums[i]);
+  }
+}
+
+// scores[b][c][32] of `columns` queries, packed [steps][columns], against `count` blocks.
+template <FloatType kType, int64_t kColumns>
+inline void ScoreBlocks(int64_t columns, const uint32_t* q, int64_t head_dim, int32_t count, const uint8_t* const* keys,
+                        const uint8_t* const* ahead, float* scores) {
+  if constexpr (kColumns > 1) {
+    if (columns < kColumns) {
+      return ScoreBlocks<kType, kColumns - 1>(columns, q, head_dim, count, keys, ahead, scores);
+    }
+  }
+  constexpr int64_t kHalves = HalvesAtOnce(kColumns);
+  constexpr int32_t kBlocks = BlocksAtOnce(kColumns);
+  const int64_t steps = head_dim / Steps<kType>::kDims;
+  int32_t b = 0;
+  for (; b + kBlocks <= count; b += kBlocks) {
+    for (int64_t half = 0; half < 2; half += kHalves) {
+      ScoreTile<kType, kColumns, kBlocks, kHalves>(q, steps, keys + b, ahead + b, half, scores + b * kColumns * 32);
+    }
+  }
+  for (; b < count; ++b) {
+    for (int64_t half = 0; half < 2; half += kHalves) {
+      ScoreTile<kType, kColumns, 1, kHalves>(q, steps, keys + b, ahead + b, half, scores + b * kColumns * 32);
+    }
+  }
+}
+
+// Values of steps begin .. end - 1 (positions, or pairs of them): at base + step * stride, or where places says.
+struct ValueRows {
+  const uint8_t* base;
+  const uint8_t* ahead;  // prefetched along, as base
+  int64_t stride;
+  const uint8_t* const* places;  // or null
+  int32_t begin, end;
+};
+
+template <FloatType kType>
+inline ValueRows InBlock(const uint8_t* base, int64_t width) {
+  return {base, base, width * Steps<kType>::kLaneBytes, nullptr, 0, 32 / Steps<kType>::kPositions};
+}
+
+// out[c][d .. d + 16 * kChunks - 1] = out * factors[c] + one chain over the steps, in order.
+template <FloatType kType, int64_t kColumns, int64_t kChunks, bool kGathered>
+inline void ValueTile(const ValueRows& rows, int64_t d, int64_t width, const uint32_t* weights, const float* factors,
+                      float* out) {
+  using Step = Steps<kType>;
+  constexpr int64_t kLaneBytes = 16 * Step::kLaneBytes;
+  Lanes sums[kColumns * kChunks];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kColumns * kChunks; ++i) sums[i] = Set(0.0F);
+  for (int64_t s = rows.begin; s < rows.end; ++s) {
+    const uint8_t* from = (kGathered ? rows.places[s] : rows.base + s * rows.stride) + d * Step::kLaneBytes;
+    const uint8_t* ahead = rows.ahead + s * rows.stride + d * Step::kLaneBytes;
+    typename Step::Wide wide[kChunks];
+#pragma GCC unroll 8
+    for (int64_t k = 0; k < kChunks; ++k) {
+      wide[k] = Step::Load(from + k * kLaneBytes);
+      if (!kGathered) __builtin_prefetch(ahead + k * kLaneBytes, 0, 2);
+    }
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kColumns * kChunks; ++i) {
+      sums[i] = Step::MulAdd(wide[i % kChunks], Step::Broadcast(weights + i / kChunks * 32 + s), sums[i]);
+    }
+  }
+  // Multiplying by 1 would change nothing but the time.
+  bool grown = false;
+  for (int64_t c = 0; c < kColumns; ++c) grown = grown || factors[c] != 1.0F;
+  if (grown) {
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kColumns * kChunks; ++i) {
+      float* to = out + i / kChunks * width + d + 16 * (i % kChunks);
+      Store(to, Add(Mul(Load(to), Set(factors[i / kChunks])), sums[i]));
+    }
+    return;
+  }
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kColumns * kChunks; ++i) {
+    float* to = out + i / kChunks * width + d + 16 * (i % kChunks);
+    Store(to, Add(Load(to), sums[i]));
+  }
+}
+
+template <FloatType kType, int64_t kColumns, int64_t kChunks>
+inline int64_t ValueTiles(const ValueRows& rows, int64_t d, int64_t width, const uint32_t* weights,
+                          const float* factors, float* out) {
+  if constexpr (kChunks <= ChunksAtOnce(kColumns)) {
+    for (; d + 16 * kChunks <= width; d += 16 * kChunks) {
+      if (rows.places != nullptr) {
+        ValueTile<kType, kColumns, kChunks, true>(rows, d, width, weights, factors, out);
+      } else {
+        ValueTile<kType, kColumns, kChunks, false>(rows, d, width, weights, factors, out);
+      }
+    }
+  }
+  return d;
+}
+
+// out[c][width] of `columns` columns, weights [c][32].
+template <FloatType kType, int64_t kColumns>
+inline void AddTile(int64_t columns, const ValueRows& rows, int64_t width, const uint32_t* weights,
+                    const float* factors, float* out) {
+  if constexpr (kColumns > 1) {
+    if (columns < kColumns) return AddTile<kType, kColumns - 1>(columns, rows, width, weights, factors, out);
+  }
+  int64_t d = ValueTiles<kType, kColumns, 8>(rows, 0, width, weights, factors, out);
+  d = ValueTiles<kType, kColumns, 4>(rows, d, width, weights, factors, out);
+  d = ValueTiles<kType, kColumns, 2>(rows, d, width, weights, factors, out);
+  ValueTiles<kType, kColumns, 1>(rows, d, width, weights, factors, out);
+}
