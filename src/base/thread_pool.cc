@@ -22,12 +22,17 @@ void Pause() {
 
 // A pause is 10 to 50 ns on current CPUs: spin for some 50 us, the gap between two ops of a forward pass at the most.
 constexpr int kSpins = 1500;
-// Then give way to other processes for a while; a worker sleeps after this many.
-constexpr int kYields = 50;
+// Then give way to other processes now and then, for some 2 ms: between two regions of a generation the caller may draw
+// noise or choose tokens, and waking a worker that sleeps costs 0.1 to 0.3 ms. A worker sleeps after that.
+constexpr int kYields = 1000;
+constexpr int kSpinsPerYield = 50;
+
+// Inside a job the others come within microseconds, or they are not running: then the CPU may be theirs.
+constexpr int kBarrierSpins = 200;
 
 template <typename Ready>
-bool SpinUntil(const Ready& ready) {
-  for (int i = 0; i < kSpins; ++i) {
+bool SpinUntil(const Ready& ready, int spins = kSpins) {
+  for (int i = 0; i < spins; ++i) {
     if (ready()) return true;
     Pause();
   }
@@ -111,7 +116,7 @@ void ThreadPool::RunJob(Job job) {
   WakeSleepers();
   Guarded([&] { job_.call(job_.context, 0); });
   const auto done = [&] { return num_busy_.load(std::memory_order_acquire) == 0; };
-  while (!SpinUntil(done)) sched_yield();
+  while (!SpinUntil(done, kBarrierSpins)) sched_yield();
   RethrowFailure();
 }
 
@@ -126,7 +131,7 @@ void ThreadPool::RunPieces(PieceJob job, int64_t pieces) {
   WakeSleepers();
   TakePieces();
   const auto done = [&] { return num_pieces_done_.load(std::memory_order_acquire) == pieces; };
-  while (!SpinUntil(done)) sched_yield();
+  while (!SpinUntil(done, kBarrierSpins)) sched_yield();
   RethrowFailure();
 }
 
@@ -193,8 +198,8 @@ void ThreadPool::AwaitJob(uint64_t seen) {
   const auto ready = [&] { return job_number_.load() != seen || HasPieces(); };
   if (SpinUntil(ready)) return;
   for (int i = 0; i < kYields; ++i) {
-    if (ready()) return;
     sched_yield();
+    if (SpinUntil(ready, kSpinsPerYield)) return;
   }
   std::unique_lock lock(mutex_);
   num_asleep_.fetch_add(1);
@@ -202,19 +207,18 @@ void ThreadPool::AwaitJob(uint64_t seen) {
   num_asleep_.fetch_sub(1);
 }
 
+// One counter that only grows: the last to arrive finds it complete, the others see one write. A counter and a separate
+// flag would move a third cache line between the cores, 0.1 us of 0.4 on Zen 4.
 void ThreadPool::Barrier() {
   if (num_threads_ == 1) return;
-  const uint64_t round = barrier_round_.load(std::memory_order_relaxed);
-  if (num_at_barrier_.fetch_add(1, std::memory_order_acq_rel) == num_threads_ - 1) {
-    num_at_barrier_.store(0, std::memory_order_relaxed);
-    barrier_round_.store(round + 1, std::memory_order_release);
-    return;
-  }
-  const auto ready = [&] {
-    return barrier_round_.load(std::memory_order_acquire) != round || failed_.load(std::memory_order_acquire);
-  };
-  while (!SpinUntil(ready)) sched_yield();
-  if (barrier_round_.load(std::memory_order_acquire) == round) throw Cancelled{};
+  const auto threads = static_cast<uint64_t>(num_threads_);
+  const uint64_t arrived = num_at_barrier_.fetch_add(1, std::memory_order_acq_rel);
+  const uint64_t complete = (arrived / threads + 1) * threads;
+  if (arrived + 1 == complete) return;
+  const auto all_here = [&] { return num_at_barrier_.load(std::memory_order_acquire) >= complete; };
+  const auto ready = [&] { return all_here() || failed_.load(std::memory_order_acquire); };
+  while (!SpinUntil(ready, kBarrierSpins)) sched_yield();
+  if (!all_here()) throw Cancelled{};
 }
 
 int CpusOfQuota(std::string_view cpu_max) {

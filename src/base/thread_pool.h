@@ -106,8 +106,7 @@ class ThreadPool {
   alignas(64) std::atomic<int64_t> num_pieces_done_{0};
   alignas(64) std::atomic<int> num_busy_{0};
   alignas(64) std::atomic<int> num_asleep_{0};
-  alignas(64) std::atomic<int> num_at_barrier_{0};
-  alignas(64) std::atomic<uint64_t> barrier_round_{0};
+  alignas(64) std::atomic<uint64_t> num_at_barrier_{0};  // over all barriers of the job
   std::vector<std::thread> workers_;
 };
 
