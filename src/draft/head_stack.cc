@@ -61,7 +61,7 @@ void HeadRunner::Reserve(const kernels::KernelTable& table, int64_t rows, int64_
 }
 
 void HeadRunner::Run(kernels::Queue& queue, const Head& head, kernels::ConstRows residual, kernels::ConstRows linear,
-                     kernels::Rows logits) {
+                     const HeadOutput& output) {
   // Each product's input is made in the form that its weight reads.
   const model::Linear* layer = head.blocks.empty() ? &head.lm_head : head.blocks.data();
   kernels::Weight weight = layer->view();
@@ -80,8 +80,12 @@ void HeadRunner::Run(kernels::Queue& queue, const Head& head, kernels::ConstRows
     input_.For(weight).LoadResidualSilu(queue, x, linear_, x_);
     x = x_;
   }
-  const kernels::MatmulJob job{&weight, layer->bias, logits};
-  kernels::Matmul(queue, input_.For(weight), std::span(&job, 1));
+  const kernels::MatmulJob job{&weight, layer->bias, output.logits};
+  if (output.rules.empty()) {
+    kernels::Matmul(queue, input_.For(weight), std::span(&job, 1));
+  } else {
+    kernels::MatmulTopK(queue, input_.For(weight), job, output.token_map, output.rules, *output.best);
+  }
 }
 
 }  // namespace hydrant::draft

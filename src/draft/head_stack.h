@@ -8,6 +8,7 @@
 #include "checkpoint/tensor_table.h"
 #include "draft/head_tensors.h"
 #include "kernels/ops.h"
+#include "kernels/top_k.h"
 #include "model/layer.h"
 #include "model/weights.h"
 
@@ -26,6 +27,14 @@ std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const Hea
 model::Linear TakeLinear(checkpoint::TableLoader& loader, const checkpoint::TensorRow& weight, bool bias,
                          bool bias_optional = false);
 
+// What is wanted of a head: its logits [R, V'], or the best tokens of each row.
+struct HeadOutput {
+  kernels::Rows logits;
+  std::span<const int32_t> token_map;        // of the best tokens; empty: output = token
+  std::span<const kernels::TopKRule> rules;  // [R]; empty: logits
+  kernels::TopKOutput* best = nullptr;
+};
+
 // Runs blocks and lm head over rows: x -> x + silu(block(x)), then logits.
 class HeadRunner {
  public:
@@ -33,9 +42,9 @@ class HeadRunner {
   void Uses(const Head& head);
   // Makes room for rows [R, D]. Outside regions.
   void Reserve(const kernels::KernelTable& table, int64_t rows, int64_t hidden_size);
-  // An op. The rows are `residual`, or residual + silu(linear) where linear has data. logits [R, V'].
+  // An op. The rows are `residual`, or residual + silu(linear) where linear has data.
   void Run(kernels::Queue& queue, const Head& head, kernels::ConstRows residual, kernels::ConstRows linear,
-           kernels::Rows logits);
+           const HeadOutput& output);
 
  private:
   model::InputByKind input_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "draft/candidates.h"
 #include "draft/head_stack.h"
 #include "draft/hydra_weights.h"
 #include "tree/operations.h"
@@ -50,7 +51,7 @@ class PartialSums {
 class Hydra : public Drafter {
  public:
   Hydra(HydraWeights weights, const model::ModelWeights& base, kernels::Queue* queue)
-      : weights_(std::move(weights)), base_(&base), queue_(queue) {
+      : weights_(std::move(weights)), base_(&base), queue_(queue), ranker_(base.config.vocab_size, {}) {
     for (const HydraHead& head : weights_.heads) {
       runner_.Uses(head.rest);
       for (const auto* part : {&head.linear, &head.residual}) {
@@ -88,15 +89,11 @@ class Hydra : public Drafter {
   }
 
   void Propose(std::span<ProposeInput> inputs) override {
-    RunLevels(inputs, [this](ProposeInput& input, tree::NodeId node, std::span<const float> logits) {
+    RunLevels(inputs, /*rank_in_head=*/true, [this](ProposeInput& input, tree::NodeId node, int64_t row) {
       const tree::Topology& topology = input.tree->topology;
       const auto n = static_cast<size_t>(node);
       CollectPath(*input.tree, node);
-      const kernels::TokenHistory history{.prompt = input.prompt, .output = input.output, .path = path_};
-      const auto position = static_cast<int64_t>(input.output.size()) + topology.depth()[n];
-      kernels::RankCandidates(logits, *input.sampling, input.coupled, history, *input.noise, position,
-                              topology.num_children()[n], scratch_, candidates_);
-      tree::FillChildren(topology.first_child()[n], topology.num_children()[n], candidates_.data(),
+      tree::FillChildren(topology.first_child()[n], topology.num_children()[n], ranker_.Candidates(row, path_).data(),
                          input.tree->tokens.data());
     });
   }
@@ -109,7 +106,8 @@ class Hydra : public Drafter {
     input.state = &state;
     input.tree = &tree;
     out.Resize(max_depth(), base_->config.vocab_size);
-    RunLevels(std::span(&input, 1), [&](ProposeInput& one, tree::NodeId node, std::span<const float> logits) {
+    RunLevels(std::span(&input, 1), /*rank_in_head=*/false, [&](ProposeInput& one, tree::NodeId node, int64_t row) {
+      const std::span<const float> logits = ranker_.Logits(row);
       const auto depth = static_cast<size_t>(node);  // in a chain a node's number is its depth
       std::copy(logits.begin(), logits.end(), out.row(node));
       one.tree->tokens[depth + 1] = depth < path.size() ? path[depth] : kernels::Argmax(logits);
@@ -117,26 +115,27 @@ class Hydra : public Drafter {
   }
 
  private:
-  // Runs the heads level by level over all expanded nodes of all trees; `fill(input, node, logits)` sets the tokens of
-  // that node's children before the next level reads them.
+  // Runs the heads level by level over all expanded nodes of all trees; `fill(input, node, row)` sets the tokens of
+  // that node's children, from that row of the ranker, before the next level reads them.
   template <typename Fill>
-  void RunLevels(std::span<ProposeInput> inputs, Fill fill) {
+  void RunLevels(std::span<ProposeInput> inputs, bool rank_in_head, Fill fill) {
     const int32_t levels = ListExpanded(inputs);
     if (levels == 0) return;
     GatherHidden(inputs, levels);
     for (int32_t depth = 0; depth < levels; ++depth) {
       GatherTokens(inputs, depth);
+      const HeadOutput output = GatherRows(inputs, depth, rank_in_head);
       const auto first = level_begin_[static_cast<size_t>(depth)];
       kernels::Region(*queue_, [&](kernels::Queue& queue) {
         if (depth == 0) RunHiddenSlices(queue, levels);
         AddEmbeddingSlices(queue, depth);
         const auto d = static_cast<size_t>(depth);
         runner_.Run(queue, weights_.heads[d].rest, LevelRows(residual_[d], depth), LevelRows(linear_[d], depth),
-                    logits_);
+                    output);
       });
-      for (int64_t r = 0; r < logits_.rows(); ++r) {
+      for (int64_t r = 0; r < embedded_.rows(); ++r) {
         const Expanded& node = expanded_[static_cast<size_t>(first + r)];
-        fill(inputs[static_cast<size_t>(node.input)], node.node, std::as_const(logits_).row_span(r));
+        fill(inputs[static_cast<size_t>(node.input)], node.node, r);
       }
     }
   }
@@ -224,7 +223,20 @@ class Hydra : public Drafter {
     embedded_.Resize(rows, base_->config.hidden_size);
     embedded_input_.Reserve(*queue_->table, rows, base_->config.hidden_size);
     runner_.Reserve(*queue_->table, rows, base_->config.hidden_size);
-    logits_.Resize(rows, weights_.heads[static_cast<size_t>(depth)].rest.lm_head.outputs());
+  }
+
+  // What the head of this depth shall say of its rows.
+  HeadOutput GatherRows(std::span<const ProposeInput> inputs, int32_t depth, bool rank_in_head) {
+    ranker_.Start(rank_in_head);
+    const auto first = static_cast<size_t>(level_begin_[static_cast<size_t>(depth)]);
+    const auto last = static_cast<size_t>(level_begin_[static_cast<size_t>(depth) + 1]);
+    for (size_t e = first; e < last; ++e) {
+      const ProposeInput& input = inputs[static_cast<size_t>(expanded_[e].input)];
+      const int32_t k = input.tree->topology.num_children()[static_cast<size_t>(expanded_[e].node)];
+      ranker_.Add(input, static_cast<int64_t>(input.output.size()) + depth, k);
+    }
+    return ranker_.Output(queue_->pool->num_threads(), static_cast<int64_t>(last - first),
+                          weights_.heads[static_cast<size_t>(depth)].rest.lm_head.outputs());
   }
 
   // For the expanded nodes of this depth: their own embedding's slice, added to the parent's partial sum (or to the
@@ -278,9 +290,9 @@ class Hydra : public Drafter {
   int32_t last_head_ = 0;                                // of the level at hand
   std::vector<int32_t> tokens_;
   model::InputByKind hidden_input_, embedded_input_;
-  Matrix hidden_, embedded_, logits_;
-  std::vector<int32_t> path_, candidates_;
-  std::vector<float> scratch_;
+  Matrix hidden_, embedded_;
+  CandidateRanker ranker_;
+  std::vector<int32_t> path_;
 };
 
 }  // namespace

@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <deque>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "checkpoint/head_names.h"
+#include "draft/candidates.h"
 #include "draft/head_stack.h"
 #include "hydrant/error.h"
 #include "tree/operations.h"
@@ -105,7 +106,7 @@ class IndependentHeads : public Drafter {
         vocab_size_(base.config.vocab_size),
         queue_(queue) {
     for (const Head& head : heads_.heads) runner_.Uses(head);
-    logits_.resize(heads_.heads.size());
+    for (size_t h = 0; h < heads_.heads.size(); ++h) rankers_.emplace_back(base.config.vocab_size, heads_.token_map);
   }
 
   const char* name() const override { return heads_.info.name.c_str(); }
@@ -134,6 +135,15 @@ class IndependentHeads : public Drafter {
       std::copy_n(static_cast<LastHidden*>(inputs[i].state)->hidden.data(), hidden_size_,
                   x_.row(static_cast<int64_t>(i)));
     }
+    for (int32_t head = 0; head < deepest; ++head) {
+      CandidateRanker& ranker = rankers_[static_cast<size_t>(head)];
+      ranker.Start();
+      for (const ProposeInput& input : inputs) {
+        const tree::Topology& topology = input.tree->topology;
+        const int32_t k = head < topology.max_depth() ? topology.max_children_at(head) : 0;
+        ranker.Add(input, static_cast<int64_t>(input.output.size()) + head, k);
+      }
+    }
     RunHeads(deepest);
     for (size_t i = 0; i < inputs.size(); ++i) {
       for (int32_t depth = 0; depth < inputs[i].tree->topology.max_depth(); ++depth) {
@@ -146,45 +156,34 @@ class IndependentHeads : public Drafter {
     out.Resize(max_depth(), vocab_size_);
     x_.Resize(1, hidden_size_);
     std::copy_n(static_cast<LastHidden&>(state).hidden.data(), hidden_size_, x_.row(0));
+    for (CandidateRanker& ranker : rankers_) ranker.Start(/*rank_in_head=*/false);
     RunHeads(max_depth());
     for (int32_t head = 0; head < max_depth(); ++head) {
-      const std::span<const float> row = TokenLogits(head, 0);
+      const std::span<const float> row = rankers_[static_cast<size_t>(head)].Logits(0);
       std::copy(row.begin(), row.end(), out.row(head));
     }
   }
 
  private:
-  // logits_[h] of heads 0 .. count - 1 over the rows of x_.
+  // Heads 0 .. count - 1 over the rows of x_.
   void RunHeads(int32_t count) {
     runner_.Reserve(*queue_->table, x_.rows(), hidden_size_);
+    outputs_.clear();
     for (size_t h = 0; h < static_cast<size_t>(count); ++h) {
-      logits_[h].Resize(x_.rows(), heads_.heads[h].lm_head.outputs());
+      const int64_t width = heads_.heads[h].lm_head.outputs();
+      outputs_.push_back(rankers_[h].Output(queue_->pool->num_threads(), x_.rows(), width));
     }
     kernels::Region(*queue_, [&](kernels::Queue& queue) {
-      for (size_t h = 0; h < static_cast<size_t>(count); ++h) runner_.Run(queue, heads_.heads[h], x_, {}, logits_[h]);
+      for (size_t h = 0; h < outputs_.size(); ++h) runner_.Run(queue, heads_.heads[h], x_, {}, outputs_[h]);
     });
-  }
-
-  // Logits by token id; with a token map, tokens that it leaves out can never be drafted.
-  std::span<const float> TokenLogits(int32_t head, int64_t row) {
-    const Matrix& logits = logits_[static_cast<size_t>(head)];
-    if (heads_.token_map.empty()) return logits.row_span(row);
-    mapped_.assign(static_cast<size_t>(vocab_size_), -std::numeric_limits<float>::infinity());
-    for (size_t j = 0; j < heads_.token_map.size(); ++j) {
-      mapped_[static_cast<size_t>(heads_.token_map[j])] = logits.row(row)[j];
-    }
-    return mapped_;
   }
 
   void FillLevel(ProposeInput& input, int32_t depth, int64_t row) {
     const tree::Topology& topology = input.tree->topology;
-    const kernels::TokenHistory history{.prompt = input.prompt, .output = input.output, .path = {}};
-    const auto position = static_cast<int64_t>(input.output.size()) + depth;
-    kernels::RankCandidates(TokenLogits(depth, row), *input.sampling, input.coupled, history, *input.noise, position,
-                            topology.max_children_at(depth), scratch_, candidates_);
+    const std::span<const int32_t> candidates = rankers_[static_cast<size_t>(depth)].Candidates(row, {});
     for (tree::NodeId node = topology.level_begin(depth); node < topology.level_begin(depth + 1); ++node) {
       const auto n = static_cast<size_t>(node);
-      tree::FillChildren(topology.first_child()[n], topology.num_children()[n], candidates_.data(),
+      tree::FillChildren(topology.first_child()[n], topology.num_children()[n], candidates.data(),
                          input.tree->tokens.data());
     }
   }
@@ -193,10 +192,9 @@ class IndependentHeads : public Drafter {
   int64_t hidden_size_, vocab_size_;
   kernels::Queue* queue_;
   HeadRunner runner_;
-  Matrix x_;                    // [S, D]
-  std::vector<Matrix> logits_;  // [K] of [S, V']
-  std::vector<float> mapped_, scratch_;
-  std::vector<int32_t> candidates_;
+  Matrix x_;                             // [S, D]
+  std::deque<CandidateRanker> rankers_;  // [K]
+  std::vector<HeadOutput> outputs_;
 };
 
 }  // namespace

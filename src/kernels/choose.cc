@@ -22,6 +22,10 @@ bool HasPenalties(const SamplingOptions& options) {
   return options.repetition_penalty != 1.0F || options.presence_penalty != 0.0F || options.frequency_penalty != 0.0F;
 }
 
+bool HasFilters(const SamplingOptions& options) {
+  return options.top_k > 0 || options.top_p < 1.0F || options.min_p > 0.0F;
+}
+
 // The new logit of every token of the history that the penalties change.
 std::vector<Penalised> Penalties(std::span<const float> logits, const SamplingOptions& options,
                                  const TokenHistory& history) {
@@ -292,13 +296,25 @@ void TopK(std::span<const float> values, int32_t k, std::vector<int32_t>& out) {
   }
 }
 
+std::optional<TopKRule> ScoreRule(const SamplingOptions& options, bool coupled, NoiseCache& noise, int64_t position,
+                                  int32_t k) {
+  if (!coupled) return TopKRule{.k = k};
+  if (HasPenalties(options)) return std::nullopt;
+  if (options.temperature <= 0) return TopKRule{.k = k};
+  if (HasFilters(options)) return std::nullopt;
+  return TopKRule{.k = k, .temperature = options.temperature, .noise = noise.Row(position).data()};
+}
+
 void RankCandidates(std::span<const float> head_logits, const SamplingOptions& options, bool coupled,
                     const TokenHistory& history, NoiseCache& noise, int64_t position, int32_t k,
                     std::vector<float>& scratch, std::vector<int32_t>& out) {
-  const bool plain = !coupled || (options.temperature <= 0 && !HasPenalties(options));
-  if (plain) return TopK(head_logits, k, out);
   const size_t vocab = head_logits.size();
   scratch.resize(2 * vocab);
+  if (const std::optional<TopKRule> rule = ScoreRule(options, coupled, noise, position, k)) {
+    if (rule->noise == nullptr) return TopK(head_logits, k, out);
+    for (size_t t = 0; t < vocab; ++t) scratch[t] = head_logits[t] / rule->temperature + rule->noise[t];
+    return TopK(std::span(scratch).first(vocab), k, out);
+  }
   const std::span<float> scores(scratch.data(), vocab);
   Process(head_logits, options, history, true, scores);
   if (options.temperature > 0) AddNoise(noise.Row(position), scores);

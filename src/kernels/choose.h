@@ -8,11 +8,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "hydrant/generation.h"
 #include "kernels/kernels.h"
+#include "kernels/top_k.h"
 
 namespace hydrant::kernels {
 
@@ -63,10 +65,15 @@ int32_t Argmax(std::span<const float> values);
 // The k best indices of `values`, best first, ties to the lower index. k is cut to the size. out is resized.
 void TopK(std::span<const float> values, int32_t k, std::vector<int32_t>& out);
 
+// How a drafter ranks tokens where each token's score depends on its own logit alone (no penalties, and no filters with
+// noise); nothing otherwise. `noise` and `position` as in RankCandidates, which ranks by the same scores then.
+std::optional<TopKRule> ScoreRule(const SamplingOptions& options, bool coupled, NoiseCache& noise, int64_t position,
+                                  int32_t k);
+
 // A drafter's candidates: the k best of a head's logits, best first, k cut to V, ties to the lower id. `coupled` false:
 // by the head's logit. Otherwise as the verifier would choose: by processed logit plus, at temperature > 0, the
-// position's noise. Tokens that the request's own filters keep come first, then the rest by the same score without
-// filters, so that k candidates always exist.
+// position's noise; without penalties and filters that is logit / temperature + noise. Tokens that the request's own
+// filters keep come first, then the rest by the same score without filters, so that k candidates always exist.
 void RankCandidates(std::span<const float> head_logits, const SamplingOptions& options, bool coupled,
                     const TokenHistory& history, NoiseCache& noise, int64_t position, int32_t k,
                     std::vector<float>& scratch, std::vector<int32_t>& out);

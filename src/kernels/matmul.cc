@@ -266,6 +266,18 @@ void MatmulInput::Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_
   table_->packed_matmul(args, panel_begin, panel_end);
 }
 
+void MatmulInput::Panels(const MatmulJob& job, int64_t panel_begin, int64_t panel_end, Rows out) const {
+  MatmulJob moved = job;
+  moved.out = Rows(out.data - panel_begin * kPanelOutputs, out.rows, job.weight->outputs, out.stride);
+  for (const Chunk& chunk : chunks_) {
+    if (kind_ == InputKind::kF32) {
+      Floats(chunk, moved, panel_begin, panel_end);
+    } else {
+      Codes(chunk, moved, panel_begin, panel_end);
+    }
+  }
+}
+
 // The panels of all jobs in one row, shared out as one range per thread: each reads a contiguous stream per weight.
 void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs) {
   int64_t panels = 0;

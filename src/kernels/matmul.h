@@ -60,6 +60,10 @@ class MatmulInput {
   // residual + silu(linear) -> ready; `out` [R, I] receives the sums too and may be either.
   void LoadResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out);
 
+  // Serial: outputs 16 * panel_begin .. 16 * panel_end - 1 of job.weight, the first of them in column 0 of `out` [R,
+  // ..].
+  void Panels(const MatmulJob& job, int64_t panel_begin, int64_t panel_end, Rows out) const;
+
   InputKind kind() const { return kind_; }
   int64_t rows() const { return rows_; }
   int64_t inputs() const { return inputs_; }

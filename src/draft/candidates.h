@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a head's rows to drafted tokens: ranks inside the lm head where a score depends on its own logit alone, and by
+// whole rows of logits where penalties or filters need them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "draft/drafter.h"
+#include "draft/head_stack.h"
+#include "kernels/top_k.h"
+
+namespace hydrant::draft {
+
+class CandidateRanker {
+ public:
+  // `token_map`: output o of the lm head is token token_map[o]; empty: o. Must outlive this.
+  CandidateRanker(int64_t vocab_size, std::span<const int32_t> token_map);
+
+  // The rows of one head's pass, in order. `position`: index in the reply of the token to draft.
+  void Start(bool rank_in_head = true);
+  void Add(const ProposeInput& input, int64_t position, int32_t k);
+  // What a head with `outputs` outputs shall write for `rows` rows. Outside regions.
+  HeadOutput Output(int num_threads, int64_t rows, int64_t outputs);
+
+  // After the pass. Logits by token; tokens that the map leaves out have -infinity.
+  std::span<const float> Logits(int64_t r);
+  // The k best of row r; `path`: drafted tokens below the root.
+  std::span<const int32_t> Candidates(int64_t r, std::span<const int32_t> path);
+
+ private:
+  struct Row {
+    const ProposeInput* input;
+    int64_t position;
+    int32_t k;
+  };
+
+  int64_t vocab_size_;
+  std::span<const int32_t> token_map_;
+  int64_t most_in_head_;  // candidates that a head can rank: ties need tokens in ascending order
+  bool rank_in_head_ = true;
+  std::vector<Row> rows_;
+  std::vector<kernels::TopKRule> rules_;
+  kernels::TopKOutput best_;
+  Matrix logits_;  // [R, V']
+  std::vector<float> mapped_, scratch_;
+  std::vector<int32_t> candidates_;
+};
+
+}  // namespace hydrant::draft

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/top_k.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+
+namespace hydrant::kernels {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+// Outputs at a time: with 16 rows 32 KB of logits, which stay in the first two cache levels.
+constexpr int64_t kPanelsAtATime = 32;
+constexpr int64_t kGroup = 16;  // scores compared with the worst kept at once
+
+}  // namespace
+
+void BestTokens::Start(int32_t k) {
+  k_ = static_cast<size_t>(std::max(k, 0));
+  best_.clear();
+}
+
+void BestTokens::Insert(float score, int32_t token) {
+  if (best_.size() == k_) best_.pop_back();
+  // Behind all that are as good: their tokens are lower.
+  const auto place = std::ranges::upper_bound(best_, score, std::greater<>(), &ScoredToken::score);
+  best_.insert(place, {score, token});
+}
+
+template <typename TokenAt>
+void BestTokens::Scan(const float* scores, int64_t count, const TokenAt& token_at) {
+  if (k_ == 0) return;
+  for (int64_t begin = 0; begin < count; begin += kGroup) {
+    const int64_t end = std::min(begin + kGroup, count);
+    if (best_.size() == k_) {
+      const float worst = best_.back().score;
+      bool better = false;
+      for (int64_t i = begin; i < end; ++i) better |= scores[i] > worst;
+      if (!better) continue;
+    }
+    for (int64_t i = begin; i < end; ++i) {
+      const float score = scores[i] == scores[i] ? scores[i] : kNever;
+      if (best_.size() < k_ || score > best_.back().score) Insert(score, token_at(i));
+    }
+  }
+}
+
+void BestTokens::Offer(const float* scores, const int32_t* tokens, int64_t count) {
+  Scan(scores, count, [&](int64_t i) { return tokens[i]; });
+}
+
+void BestTokens::Offer(const float* scores, int32_t first, int64_t count) {
+  Scan(scores, count, [&](int64_t i) { return first + static_cast<int32_t>(i); });
+}
+
+void TopKOutput::Reserve(int num_threads, std::span<const TopKRule> rules) {
+  num_threads_ = num_threads;
+  best_.resize(static_cast<size_t>(num_threads));
+  logits_.resize(static_cast<size_t>(num_threads));
+  for (size_t t = 0; t < best_.size(); ++t) {
+    best_[t].resize(std::max(best_[t].size(), rules.size()));
+    for (size_t r = 0; r < rules.size(); ++r) best_[t][r].Start(rules[r].k);
+    logits_[t].Resize(static_cast<int64_t>(rules.size()), kPanelsAtATime * kPanelOutputs);
+  }
+  merged_.resize(std::max(merged_.size(), rules.size()));
+}
+
+// Threads have ascending ranges of tokens: those of an earlier thread win ties.
+void TopKOutput::Merge(int64_t r, int32_t k) {
+  const auto row = static_cast<size_t>(r);
+  std::vector<int32_t>& merged = merged_[row];
+  std::vector<size_t> next(static_cast<size_t>(num_threads_), 0);
+  merged.clear();
+  while (merged.size() < static_cast<size_t>(std::max(k, 0))) {
+    const ScoredToken* best = nullptr;
+    size_t from = 0;
+    for (size_t t = 0; t < next.size(); ++t) {
+      const std::span<const ScoredToken> tokens = best_[t][row].tokens();
+      if (next[t] == tokens.size()) continue;
+      if (best != nullptr && !(tokens[next[t]].score > best->score)) continue;
+      best = &tokens[next[t]];
+      from = t;
+    }
+    if (best == nullptr) break;  // fewer tokens than candidates
+    merged.push_back(best->token);
+    ++next[from];
+  }
+}
+
+void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head, std::span<const int32_t> token_map,
+                std::span<const TopKRule> rules, TopKOutput& output) {
+  const Weight& weight = *head.weight;
+  HYDRANT_CHECK(queue.in_region() && static_cast<int64_t>(rules.size()) == input.rows());
+  HYDRANT_CHECK(token_map.empty() || static_cast<int64_t>(token_map.size()) == weight.outputs);
+  const auto thread = static_cast<size_t>(queue.thread_idx);
+  Matrix& logits = output.logits_[thread];
+  const int64_t panels = (weight.outputs + kPanelOutputs - 1) / kPanelOutputs;
+  ForItems(queue, panels, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; panel += kPanelsAtATime) {
+      const int64_t first = panel * kPanelOutputs;
+      const int64_t last_panel = std::min(panel + kPanelsAtATime, end);
+      const int64_t count = std::min(last_panel * kPanelOutputs, weight.outputs) - first;
+      input.Panels(head, panel, last_panel, logits);
+      for (size_t r = 0; r < rules.size(); ++r) {
+        float* scores = logits.row(static_cast<int64_t>(r));
+        const TopKRule& rule = rules[r];
+        const int32_t* tokens = token_map.empty() ? nullptr : token_map.data() + first;
+        if (rule.noise != nullptr && tokens == nullptr) {
+          for (int64_t i = 0; i < count; ++i) scores[i] = scores[i] / rule.temperature + rule.noise[first + i];
+        } else if (rule.noise != nullptr) {
+          for (int64_t i = 0; i < count; ++i) scores[i] = scores[i] / rule.temperature + rule.noise[tokens[i]];
+        }
+        BestTokens& best = output.best_[thread][r];
+        if (tokens == nullptr) {
+          best.Offer(scores, static_cast<int32_t>(first), count);
+        } else {
+          best.Offer(scores, tokens, count);
+        }
+      }
+    }
+  });
+  ForItems(queue, static_cast<int64_t>(rules.size()), 64, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) output.Merge(r, rules[static_cast<size_t>(r)].k);
+  });
+}
+
+}  // namespace hydrant::kernels

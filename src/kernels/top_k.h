@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// An lm head whose logits never leave the cache: each thread computes a few hundred outputs at a time and keeps the
+// best of each row. For drafting, where only a row's candidates matter.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/matmul.h"
+
+namespace hydrant::kernels {
+
+// What a row's candidates are ranked by: the logit, or logit / temperature + noise[token].
+struct TopKRule {
+  int32_t k = 1;
+  float temperature = 0;         // > 0 with noise
+  const float* noise = nullptr;  // [V]
+};
+
+struct ScoredToken {
+  float score;
+  int32_t token;
+};
+
+// The best so far of one row, best first; ties to the lower token. NaN counts as -infinity.
+class BestTokens {
+ public:
+  void Start(int32_t k);
+  // Scores of tokens in ascending order, all above those offered before.
+  void Offer(const float* scores, const int32_t* tokens, int64_t count);
+  // Scores of tokens first .. first + count - 1.
+  void Offer(const float* scores, int32_t first, int64_t count);
+  std::span<const ScoredToken> tokens() const { return best_; }
+
+ private:
+  void Insert(float score, int32_t token);
+  template <typename TokenAt>
+  void Scan(const float* scores, int64_t count, const TokenAt& token_at);
+
+  size_t k_ = 0;
+  std::vector<ScoredToken> best_;
+};
+
+// Room for the rows of one MatmulTopK and its result.
+class TopKOutput {
+ public:
+  // Outside regions.
+  void Reserve(int num_threads, std::span<const TopKRule> rules);
+  // Candidates of a row, best first; ties to the lower token.
+  std::span<const int32_t> row(int64_t r) const { return merged_[static_cast<size_t>(r)]; }
+
+ private:
+  friend void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head,
+                         std::span<const int32_t> token_map, std::span<const TopKRule> rules, TopKOutput& output);
+  void Merge(int64_t r, int32_t k);
+
+  int num_threads_ = 0;
+  std::vector<std::vector<BestTokens>> best_;  // [threads][R]
+  std::vector<std::vector<int32_t>> merged_;   // [R]
+  std::vector<Matrix> logits_;                 // [threads] of [R, outputs at a time]
+  std::vector<std::vector<int32_t>> order_;    // [R] scratch
+};
+
+// An op, inside a region. head.out is not used. Output o is token token_map[o] (ascending), or o without a map.
+void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head, std::span<const int32_t> token_map,
+                std::span<const TopKRule> rules, TopKOutput& output);
+
+}  // namespace hydrant::kernels

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/top_k.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/choose.h"
+#include "kernels/test_util.h"
+
+namespace hydrant::kernels {
+namespace {
+
+Weight WeightOf(const std::vector<float>& values, int64_t outputs, int64_t inputs) {
+  Weight weight;
+  weight.data = reinterpret_cast<const uint8_t*>(values.data());
+  weight.outputs = outputs;
+  weight.inputs = weight.row_stride = inputs;
+  return weight;
+}
+
+// Logits written out in full, then ranked: the slow twin.
+std::vector<int32_t> Expected(std::span<const float> logits, std::span<const int32_t> map, const TopKRule& rule) {
+  std::vector<float> scores;
+  for (size_t o = 0; o < logits.size(); ++o) {
+    const size_t token = map.empty() ? o : static_cast<size_t>(map[o]);
+    scores.push_back(rule.noise == nullptr ? logits[o] : logits[o] / rule.temperature + rule.noise[token]);
+  }
+  std::vector<int32_t> best;
+  TopK(scores, rule.k, best);
+  if (!map.empty()) {
+    for (int32_t& token : best) token = map[static_cast<size_t>(token)];
+  }
+  return best;
+}
+
+void CheckShape(int64_t rows, int64_t outputs, bool mapped) {
+  constexpr int64_t kInputs = 24;
+  std::vector<float> values = RandomFloats(outputs * kInputs, 1);
+  // Every third output repeats the one before it: ties.
+  for (int64_t o = 2; o < outputs; o += 3) {
+    std::copy_n(values.data() + (o - 1) * kInputs, kInputs, values.data() + o * kInputs);
+  }
+  const Weight weight = WeightOf(values, outputs, kInputs);
+  const Matrix x = RandomMatrix(rows, kInputs, 2);
+  const std::vector<float> bias(static_cast<size_t>(outputs), 0.25F), noise = RandomFloats(3 * outputs, 3);
+  std::vector<int32_t> map;
+  for (int32_t o = 0; mapped && o < outputs; ++o) map.push_back(3 * o + 1);
+  std::vector<TopKRule> rules;
+  for (int64_t r = 0; r < rows; ++r) {
+    rules.push_back({.k = static_cast<int32_t>(r % 11)});
+    if (r % 2 == 1) rules.back() = {.k = 7, .temperature = 0.7F, .noise = noise.data()};
+  }
+  ForEveryQueue([&](Queue& queue, const std::string& name) {
+    Matrix logits(rows, outputs);
+    Matmul(queue, x, weight, bias, logits);
+    MatmulInput input;
+    input.Reserve(*queue.table, weight.kind, rows, kInputs);
+    TopKOutput output;
+    output.Reserve(queue.pool->num_threads(), rules);
+    Region(queue, [&](Queue& own) {
+      input.Load(own, x);
+      MatmulTopK(own, input, {&weight, bias, {}}, map, rules, output);
+    });
+    for (int64_t r = 0; r < rows; ++r) {
+      const std::span<const int32_t> found = output.row(r);
+      EXPECT_EQ(std::vector<int32_t>(found.begin(), found.end()),
+                Expected(std::as_const(logits).row_span(r), map, rules[static_cast<size_t>(r)]))
+          << name << " R=" << rows << " V=" << outputs << " row " << r;
+    }
+  });
+}
+
+TEST(TopKTest, EqualsRankingTheWholeRow) {
+  for (const int64_t outputs : {1, 5, 16, 17, 100, 511, 512, 513, 1500}) {
+    for (const int64_t rows : {1, 2, 9, 70}) {
+      CheckShape(rows, outputs, false);
+      CheckShape(rows, outputs, true);
+    }
+  }
+}
+
+TEST(TopKTest, NanNeverWinsAndTiesKeepTheLowerToken) {
+  const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
+  BestTokens best;
+  best.Start(4);
+  const float scores[] = {nan, -infinity, 1, 2, 2, nan, 2, -infinity};
+  best.Offer(scores, 100, 8);
+  std::vector<int32_t> tokens;
+  for (const ScoredToken& token : best.tokens()) tokens.push_back(token.token);
+  EXPECT_EQ(tokens, (std::vector<int32_t>{103, 104, 106, 102}));
+  best.Start(3);
+  const float never[] = {nan, -infinity, nan};
+  best.Offer(never, 0, 3);
+  EXPECT_EQ(best.tokens().size(), 3U);
+  EXPECT_EQ(best.tokens()[0].token, 0);
+}
+
+}  // namespace
+}  // namespace hydrant::kernels
