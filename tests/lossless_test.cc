@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "base/thread_pool.h"
+#include "engine/eval_logits.h"
 #include "engine/loaded_model.h"
 #include "hydrant/engine.h"
 #include "kernels/kernels.h"
@@ -53,10 +54,18 @@ tree::Topology RandomTree(uint32_t seed, int32_t depth) {
   return tree::RandomTopology(random, 40, depth, 4);
 }
 
-void ExpectLossless(const std::string& base, const std::string& heads, const std::vector<int32_t>& prompt,
-                    const kernels::KernelTable& table, int32_t num_tokens) {
+struct Models {
+  std::string base, heads;
+  std::string weights = "auto", head_weights = "auto";
+};
+
+void ExpectLossless(const Models& models, const std::vector<int32_t>& prompt, const kernels::KernelTable& table,
+                    int32_t num_tokens) {
+  const std::string& heads = models.heads;
   EngineOptions plain_options;
-  plain_options.model = base;
+  plain_options.model = models.base;
+  plain_options.weights = models.weights;
+  plain_options.head_weights = models.head_weights;
   plain_options.cpu_target = table.name;
   plain_options.threads = 1;
   plain_options.load_tokenizer = false;
@@ -74,7 +83,7 @@ void ExpectLossless(const std::string& base, const std::string& heads, const std
     options.prefill_chunk = t == 2 ? 5 : 64;
     Engine engine(options);
     for (const Setting& setting : Settings()) {
-      SCOPED_TRACE(heads + " " + table.name + " " + setting.name + " " + tree.substr(0, 40));
+      SCOPED_TRACE(heads + " " + models.weights + " " + table.name + " " + setting.name + " " + tree.substr(0, 40));
       GenerationRequest request;
       request.prompt_ids = prompt;
       request.sampling = setting.sampling;
@@ -97,7 +106,7 @@ const std::vector<int32_t> kPrompt{1,   382, 395, 261, 369, 478, 373, 278, 261,
 TEST(Lossless, CommittedHeadsOnEveryTarget) {
   for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
     for (const char* heads : {"hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
-      ExpectLossless(SourceDir() + "/tests/golden/base_mha", SourceDir() + "/tests/golden/" + heads, kPrompt, *table,
+      ExpectLossless({SourceDir() + "/tests/golden/base_mha", SourceDir() + "/tests/golden/" + heads}, kPrompt, *table,
                      60);
     }
   }
@@ -110,7 +119,7 @@ TEST(Lossless, EveryKindOfHeadsOnEveryTarget) {
     for (const char* heads :
          {"hydra/mlp_k4_l1", "hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1", "hydra/mlp_offset1_k4_l1",
           "hydra/hydra_pp_k4_l4", "medusa/a_k4_l1", "medusa/a_k3_l2", "medusa/d_k4_l1_vllm_token_map"}) {
-      ExpectLossless(golden + "base_mha", golden + heads, kPrompt, *table, 48);
+      ExpectLossless({golden + "base_mha", golden + heads}, kPrompt, *table, 48);
     }
   }
 }
@@ -120,7 +129,46 @@ TEST(Lossless, TheEmbeddedModelWithItsHeads) {
   const std::vector<int32_t> prompt{1, 300, 700, 1200, 310, 45, 260, 900, 2000, 270};
   for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
     if (std::string(table->name) == "portable") continue;  // minutes; the small models above cover it
-    ExpectLossless(models + "tale-14m", models + "tale-14m-hydra-pp", prompt, *table, 64);
+    ExpectLossless({models + "tale-14m", models + "tale-14m-hydra-pp"}, prompt, *table, 64);
+  }
+}
+
+TEST(Lossless, EveryWeightFormatOnEveryTarget) {
+  for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
+    for (const char* format : {"bf16", "w8a8", "w4a8", "w8a16", "w4a16"}) {
+      const std::string golden = SourceDir() + "/tests/golden/";
+      ExpectLossless({golden + "base_mha", golden + "hydra/prefix_mlp_k2_l1", format}, kPrompt, *table, 30);
+    }
+  }
+}
+
+// Hidden states after a prompt and a few steps of text, bit for bit, on every target: sums of integers are exact.
+TEST(Lossless, IntegerFormatsHaveTheSameBitsOnEveryTarget) {
+  for (const char* format : {"w8a8", "w4a8", "w8a16", "w4a16"}) {
+    std::vector<std::vector<float>> bits;
+    for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
+      EngineOptions options;
+      options.model = SourceDir() + "/models/tale-14m";
+      options.draft = SourceDir() + "/models/tale-14m-hydra-pp";
+      options.weights = format;
+      options.head_weights = format;
+      options.cpu_target = table->name;
+      options.load_tokenizer = false;
+      const auto loaded = engine::LoadModel(options);
+      EXPECT_EQ(loaded->info.weights, format);
+      const engine::EvalLogitsResult result = engine::EvalLogits(*loaded, {1, 300, 700, 1200, 310, 45}, {});
+      std::vector<float> values;
+      for (const Matrix* matrix : {&result.logits, &result.hidden, &result.head_logits}) {
+        for (int64_t r = 0; r < matrix->rows(); ++r) {
+          const std::span<const float> row = matrix->row_span(r);
+          values.insert(values.end(), row.begin(), row.end());
+        }
+      }
+      bits.push_back(std::move(values));
+      ASSERT_EQ(bits.back().size(), bits.front().size());
+      EXPECT_EQ(std::memcmp(bits.back().data(), bits.front().data(), bits.front().size() * sizeof(float)), 0)
+          << format << " " << table->name;
+    }
   }
 }
 
@@ -197,9 +245,10 @@ TEST(Lossless, TheContextLimitCutsTreesNotText) {
 // Bits, not only tokens: every row of a random tree against the same tokens decoded one after another.
 TEST(Lossless, TreeRowsHaveTheBitsOfPlainDecoding) {
   for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
-    for (const char* model : {"/tests/golden/base_mha"}) {
+    for (const char* format : {"stored", "w8a8", "w4a8", "w4a16"}) {
       EngineOptions options;
-      options.model = SourceDir() + model;
+      options.model = SourceDir() + "/tests/golden/base_mha";
+      options.weights = format;
       options.cpu_target = table->name;
       options.load_tokenizer = false;
       const auto loaded = engine::LoadModel(options);
@@ -246,7 +295,7 @@ TEST(Lossless, TreeRowsHaveTheBitsOfPlainDecoding) {
         run(topology.PathTo(node), false, plain_logits);
         EXPECT_EQ(std::memcmp(tree_logits.row(node), plain_logits.row(0), static_cast<size_t>(plain_logits.cols()) * 4),
                   0)
-            << table->name << " node " << node;
+            << table->name << " " << format << " node " << node;
       }
     }
   }

@@ -24,6 +24,12 @@ struct EngineOptions {
   std::string kv_type = "f32";      // f32 | bf16 | f16
   int32_t prefill_chunk = 256;      // rows of one prompt forward
   bool load_tokenizer = true;       // false: ids in, ids out
+  // auto | stored | f32 | bf16 | w8a8 | w4a8 | w8a16 | w4a16 (docs/algorithms/low_bit_weights.md); auto: what the
+  // folder holds. Floats become another format as they are loaded.
+  std::string weights = "auto";
+  std::string head_weights = "auto";  // of the heads; auto with floats under a packed base: w8a8
+  // Called while weights are changed, with the share that is done of the base's or of the heads'; may throw to end it.
+  std::function<void(double share)> on_pack = {};
 };
 
 // What was loaded, for display.
@@ -37,7 +43,14 @@ struct EngineInfo {
   std::string cpu_target;    // the active one
   int32_t threads = 0;
   int32_t vocab_size = 0;
-  int32_t max_positions = 0;  // max_position_embeddings
+  int32_t max_positions = 0;         // max_position_embeddings
+  std::string weights;               // of the base's layers: a float type or a packed format
+  std::string head_weights;          // of the heads' blocks; empty without heads
+  uint64_t weight_bytes = 0;         // of the base in use
+  uint64_t head_weight_bytes = 0;    // of the heads
+  double pack_seconds = 0;           // spent on changing weights to another format
+  uint64_t packed_bytes_before = 0;  // of the layers that were changed
+  uint64_t packed_bytes_after = 0;
   bool has_tokenizer = false;
   std::vector<int32_t> eos_token_ids;
   std::vector<std::string> warnings;  // such as a head count in a config that differs from the weights

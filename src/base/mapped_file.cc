@@ -8,6 +8,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "hydrant/error.h"
@@ -47,11 +49,45 @@ size_t RegularFileSize(const std::string& path, int fd) {
 
 }  // namespace
 
+namespace {
+
+// Where our mappings lie: begin -> end.
+struct Mappings {
+  std::mutex mutex;
+  std::map<uintptr_t, uintptr_t> ends;
+};
+
+Mappings& AllMappings() {
+  static Mappings mappings;
+  return mappings;
+}
+
+}  // namespace
+
 MappedFile::MappedFile(std::string path, const uint8_t* data, size_t size)
-    : path_(std::move(path)), data_(data), size_(size) {}
+    : path_(std::move(path)), data_(data), size_(size) {
+  if (data == nullptr) return;
+  const std::lock_guard lock(AllMappings().mutex);
+  AllMappings().ends[reinterpret_cast<uintptr_t>(data)] = reinterpret_cast<uintptr_t>(data) + size;
+}
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
+  if (data_ == nullptr) return;
+  const std::lock_guard lock(AllMappings().mutex);
+  AllMappings().ends.erase(reinterpret_cast<uintptr_t>(data_));
+  munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+void MappedFile::Release(std::span<const uint8_t> bytes) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t begin = (first + page - 1) / page * page;
+  const uintptr_t end = (first + bytes.size()) / page * page;
+  if (begin >= end) return;
+  const std::lock_guard lock(AllMappings().mutex);
+  auto after = AllMappings().ends.upper_bound(begin);
+  if (after == AllMappings().ends.begin() || (--after)->second < end) return;  // another's memory would be lost
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 std::shared_ptr<const MappedFile> MappedFile::Open(const std::string& path) {

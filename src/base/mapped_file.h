@@ -19,6 +19,10 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 
+  // Gives back the memory of the whole pages in `bytes` where these lie in a mapping of ours; they are read from the
+  // file again when touched. Elsewhere nothing happens.
+  static void Release(std::span<const uint8_t> bytes);
+
   const std::string& path() const { return path_; }
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
 

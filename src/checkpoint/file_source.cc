@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "base/check.h"
 #include "hydrant/error.h"
 
 namespace hydrant::checkpoint {
@@ -23,6 +24,12 @@ void FileSource::Add(const std::string& name, StoredTensor tensor) {
   }
   const std::string file = tensor.file;
   if (!tensors_.emplace(name, std::move(tensor)).second) throw FileError(file, "tensor '" + name + "' is stored twice");
+}
+
+void FileSource::MarkPacked(const std::string& name, std::shared_ptr<const PackedTensor> packed) {
+  const auto found = tensors_.find(name);
+  HYDRANT_CHECK(found != tensors_.end());
+  found->second.packed = std::move(packed);
 }
 
 std::optional<int64_t> CheckedProduct(std::span<const int64_t> extents) {

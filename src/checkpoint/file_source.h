@@ -29,6 +29,10 @@ class FileSource : public TensorSource {
   // Throws FileError (naming `tensor.file`) when the name is taken, longer than 4096 bytes, or has control characters.
   void Add(const std::string& name, StoredTensor tensor);
   void AddFile(const std::string& path) { files_.push_back(path); }
+  void SetMetadata(std::map<std::string, std::string, std::less<>> metadata) { metadata_ = std::move(metadata); }
+  // Notes that the tensor is packed.
+  void MarkPacked(const std::string& name, std::shared_ptr<const PackedTensor> packed);
+  void Remove(const std::string& name) { tensors_.erase(name); }
   void AddBytesCopied(uint64_t bytes) { bytes_copied_ += bytes; }
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "checkpoint/packed_tensors.h"
 #include "hydrant/error.h"
 
 namespace hydrant::checkpoint {
@@ -42,7 +43,7 @@ struct HeaderEntry {
 
 struct Header {
   std::map<std::string, HeaderEntry> entries;
-  std::map<std::string, std::string> metadata;
+  std::map<std::string, std::string, std::less<>> metadata;
 };
 
 // Fills a Header from parser events. A document tree of a hostile 100 MB header would take gigabytes; this takes what
@@ -257,7 +258,8 @@ void CheckNoHoles(const FileBytes& file, const Header& header, uint64_t data_siz
 // `safetensors.torch.save_model` drops all but one name of tied tensors and notes {dropped: stored} in the metadata.
 void AddAliases(const FileBytes& file, const Header& header, FileSource* source) {
   for (const auto& [dropped, stored] : header.metadata) {
-    const StoredTensor* tensor = dropped == "format" ? nullptr : source->Find(stored);
+    const StoredTensor* tensor =
+        dropped == "format" || dropped.starts_with("hydrant.") ? nullptr : source->Find(stored);
     if (tensor == nullptr || dropped == stored || !header.entries.contains(stored)) continue;
     if (header.entries.contains(dropped)) {
       throw FileError(file.path, "__metadata__ says that '" + Printable(dropped) + "' is stored as '" +
@@ -284,7 +286,9 @@ std::unique_ptr<TensorSource> ReadSafetensors(const FileBytes& file) {
     source->Add(name, std::move(tensor));
   }
   CheckNoHoles(file, header, data.size());
+  AttachPackedTensors(file.path, header.metadata, source.get());
   AddAliases(file, header, source.get());
+  source->SetMetadata(header.metadata);
   return source;
 }
 

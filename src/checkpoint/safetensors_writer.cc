@@ -18,6 +18,8 @@
 namespace hydrant::checkpoint {
 namespace {
 
+using Metadata = std::map<std::string, std::string, std::less<>>;
+
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
 int64_t RowsOf(const FloatTensor& tensor) {
@@ -29,27 +31,40 @@ int64_t RowsOf(const FloatTensor& tensor) {
 
 size_t RowBytes(const FloatTensor& tensor) { return static_cast<size_t>(tensor.shape.back()) * sizeof(float); }
 
-// The length, then JSON padded with spaces to a multiple of 8, so that the tensors are aligned.
-std::string Header(std::span<const FloatTensor> tensors) {
+std::string Spelling(DType dtype) {
+  std::string name = NameOf(dtype);
+  for (char& c : name) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return name;
+}
+
+// The length, then JSON padded with spaces so that the data are aligned. `data_bytes`: of all tensors.
+std::string Header(std::span<const TensorEntry> entries, const Metadata& metadata, uint64_t alignment,
+                   uint64_t* data_bytes) {
   base::Json header = base::Json::object();
-  header["__metadata__"] = {{"format", "pt"}};
+  header["__metadata__"] = metadata;
   uint64_t offset = 0;
-  for (const FloatTensor& tensor : tensors) {
-    const uint64_t end = offset + static_cast<uint64_t>(RowsOf(tensor)) * RowBytes(tensor);
-    HYDRANT_CHECK(!header.contains(tensor.name));
-    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+  for (const TensorEntry& entry : entries) {
+    uint64_t end = SizeOf(entry.dtype);
+    for (const int64_t extent : entry.shape) end *= static_cast<uint64_t>(extent);
+    end += offset;
+    HYDRANT_CHECK(!header.contains(entry.name));
+    header[entry.name] = {{"dtype", Spelling(entry.dtype)}, {"shape", entry.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
+  *data_bytes = offset;
   std::string json = base::DumpJson(header);
-  json.append((8 - json.size() % 8) % 8, ' ');
-  const uint64_t length = json.size();
+  uint64_t length = 0;
+  json.append((alignment - (json.size() + sizeof(length)) % alignment) % alignment, ' ');
+  length = json.size();
   std::string bytes(sizeof(length), '\0');
   std::memcpy(bytes.data(), &length, sizeof(length));
   return bytes + json;
 }
 
+}  // namespace
+
 // A file that disappears unless Keep is called.
-class TemporaryFile {
+class SafetensorsWriter::TemporaryFile {
  public:
   explicit TemporaryFile(std::string path) : target_(std::move(path)), name_(target_ + ".XXXXXX") {
     const int fd = mkostemp(name_.data(), O_CLOEXEC);
@@ -92,19 +107,37 @@ class TemporaryFile {
   std::FILE* file_ = nullptr;
 };
 
-}  // namespace
-
-void WriteSafetensors(const std::string& path, std::span<const FloatTensor> tensors) {
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const TensorEntry> entries,
+                                     const Metadata& metadata, uint64_t alignment) {
   struct stat info {};
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) throw FileError(path, "is not a regular file");
-  const std::string header = Header(tensors);
-  TemporaryFile file(path);
-  file.Write(header.data(), header.size());
+  const std::string header = Header(entries, metadata, alignment, &remaining_);
+  file_ = std::make_unique<TemporaryFile>(path);
+  file_->Write(header.data(), header.size());
+}
+
+SafetensorsWriter::~SafetensorsWriter() = default;
+
+void SafetensorsWriter::Write(const void* bytes, size_t size) {
+  HYDRANT_CHECK(size <= remaining_);
+  remaining_ -= size;
+  file_->Write(bytes, size);
+}
+
+void SafetensorsWriter::Finish() {
+  HYDRANT_CHECK(remaining_ == 0);
+  file_->Keep();
+}
+
+void WriteSafetensors(const std::string& path, std::span<const FloatTensor> tensors) {
+  std::vector<TensorEntry> entries;
+  for (const FloatTensor& tensor : tensors) entries.push_back({tensor.name, DType::kF32, tensor.shape});
+  SafetensorsWriter writer(path, entries, {{"format", "pt"}});
   for (const FloatTensor& tensor : tensors) {
     const int64_t rows = RowsOf(tensor);
-    for (int64_t r = 0; r < rows; ++r) file.Write(tensor.data + r * tensor.row_stride, RowBytes(tensor));
+    for (int64_t r = 0; r < rows; ++r) writer.Write(tensor.data + r * tensor.row_stride, RowBytes(tensor));
   }
-  file.Keep();
+  writer.Finish();
 }
 
 }  // namespace hydrant::checkpoint

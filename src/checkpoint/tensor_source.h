@@ -14,12 +14,26 @@
 
 namespace hydrant::checkpoint {
 
+// A matrix that a converted folder holds in the packed layout of kernels/packed.h: what its metadata say of it
+// (docs/formats.md). Its tensor holds the panels, [slices, panels, bytes of a panel].
+struct PackedTensor {
+  std::string format;          // "w8a8", ...
+  std::vector<int64_t> shape;  // [O, I]
+  int64_t slices = 1;          // the I inputs lie in so many matrices of I / slices each
+  TensorView scales;           // f32 [slices, padded O]
+  TensorView dictionary;       // u8 [256, 16]; empty where the file has none
+};
+
 struct StoredTensor {
   TensorView view;   // contiguous; points into the mapping, or into an owned copy where the file holds a strided view
   std::string file;  // path of the file that holds it, for errors
   // Equal for tensors that are the same bytes of the same storage (tied tensors in .pt, aliases named in safetensors
   // metadata).
   uint64_t storage_id = 0;
+  std::shared_ptr<const PackedTensor> packed = {};  // null: the tensor is what it seems
+
+  const std::vector<int64_t>& shape() const { return packed ? packed->shape : view.shape; }
+  uint64_t bytes() const { return view.num_bytes() + (packed ? packed->scales.num_bytes() : 0); }
 };
 
 // All tensors of one checkpoint. Immutable after opening; views stay valid while any of them lives.
@@ -37,12 +51,15 @@ class TensorSource {
   // Files that make up the checkpoint, and bytes that loading copied out of mappings (strided views).
   const std::vector<std::string>& files() const { return files_; }
   uint64_t bytes_copied() const { return bytes_copied_; }
+  // `__metadata__` of a safetensors file; of a sharded checkpoint and of PyTorch files empty.
+  const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
 
  protected:
   TensorSource() = default;
   std::string display_name_;
   std::vector<std::string> files_;
   std::map<std::string, StoredTensor, std::less<>> tensors_;
+  std::map<std::string, std::string, std::less<>> metadata_;
   uint64_t bytes_copied_ = 0;
 };
 

@@ -39,10 +39,10 @@ std::string Expected(const TensorRow& row, const std::vector<int64_t>& found, co
 TableLoader::TableLoader(const TensorSource& source, std::string config_file)
     : source_(&source), config_file_(std::move(config_file)) {}
 
-TensorView TableLoader::Take(const TensorRow& row) {
+const StoredTensor* TableLoader::TakeStored(const TensorRow& row) {
   if (row.presence == Presence::kUnused) {
     Ignore(row.name);
-    return {};
+    return nullptr;
   }
   std::string name = row.name;
   const StoredTensor* stored = source_->Find(name);
@@ -51,24 +51,35 @@ TensorView TableLoader::Take(const TensorRow& row) {
     stored = source_->Find(name);
   }
   if (stored == nullptr) {
-    if (row.presence == Presence::kOptional) return {};
+    if (row.presence == Presence::kOptional) return nullptr;
     throw FileError(source_->display_name(), "tensor '" + row.name + "' is missing, " + Expected(row, {}, config_file_),
                     row.hint);
   }
-  const TensorView& view = stored->view;
-  if (view.shape != ExpectedShape(row)) {
-    throw FileError(
-        stored->file,
-        "tensor '" + name + "' is " + ShapeString(view.shape) + ", " + Expected(row, view.shape, config_file_),
-        row.hint);
-  }
-  if (!IsFloat(view.dtype)) {
+  const std::vector<int64_t>& shape = stored->shape();
+  if (shape != ExpectedShape(row)) {
     throw FileError(stored->file,
-                    "tensor '" + name + "' has dtype " + NameOf(view.dtype) + ", expected f32, f16 or bf16", row.hint);
+                    "tensor '" + name + "' is " + ShapeString(shape) + ", " + Expected(row, shape, config_file_),
+                    row.hint);
+  }
+  if (!stored->packed && !IsFloat(stored->view.dtype)) {
+    throw FileError(stored->file,
+                    "tensor '" + name + "' has dtype " + NameOf(stored->view.dtype) + ", expected f32, f16 or bf16",
+                    row.hint);
   }
   taken_.insert(name);
-  if (storages_.insert(stored->storage_id).second) bytes_taken_ += view.num_bytes();
-  return view;
+  used_.insert(name);
+  if (storages_.insert(stored->storage_id).second) bytes_taken_ += stored->bytes();
+  return stored;
+}
+
+TensorView TableLoader::Take(const TensorRow& row) {
+  const StoredTensor* stored = TakeStored(row);
+  if (stored == nullptr) return {};
+  if (stored->packed) {
+    throw FileError(stored->file,
+                    "tensor '" + row.name + "' is packed in " + stored->packed->format + ", expected f32, f16 or bf16");
+  }
+  return stored->view;
 }
 
 void TableLoader::Ignore(const std::string& name) {

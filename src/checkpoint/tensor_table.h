@@ -46,6 +46,8 @@ class TableLoader {
   // The tensor of the row, checked: float dtype and shape. An absent optional tensor gives an empty view.
   // Throws FileError: "hydra_lm_head.pt: tensor 'x' is [4096, 4096], expected [4096, 8192] (2 * hidden_size: note)".
   TensorView Take(const TensorRow& row);
+  // The same where the tensor may be packed; null for an absent optional tensor.
+  const StoredTensor* TakeStored(const TensorRow& row);
   // Accept but do not use (kUnused rows, and tensors that belong to another component).
   void Ignore(const std::string& name);
   // Ignore every tensor for which keep(name) is true.
@@ -60,11 +62,14 @@ class TableLoader {
 
   const TensorSource& source() const { return *source_; }
   uint64_t bytes_taken() const { return bytes_taken_; }  // of distinct storages
+  // Names that Take found, each as it is spelled in the source.
+  const std::set<std::string, std::less<>>& used() const { return used_; }
 
  private:
   const TensorSource* source_;
   std::string config_file_;
   std::set<std::string, std::less<>> taken_;
+  std::set<std::string, std::less<>> used_;
   std::set<uint64_t> storages_;
   uint64_t bytes_taken_ = 0;
 };

@@ -4,8 +4,11 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <memory>
 #include <string_view>
 
+#include "cli/progress.h"
+#include "cli/terminal.h"
 #include "cli/values.h"
 #include "hydrant/error.h"
 
@@ -13,12 +16,25 @@ namespace hydrant::cli {
 namespace {
 
 constexpr std::array<std::string_view, 3> kKvTypes = {"f32", "bf16", "f16"};
+constexpr std::array<std::string_view, 8> kWeightFormats = {"auto", "stored", "f32",   "bf16",
+                                                            "w8a8", "w4a8",   "w8a16", "w4a16"};
 
 }  // namespace
 
 void AddModelFlags(FlagSet& flags, EngineOptions& options) {
   flags.Text("--model", "DIR", &options.model, "Base model folder");
   flags.Text("--draft", "DIR", &options.draft, "Folder with Hydra or Medusa heads; without it: plain decoding");
+  flags.Value(
+      "--weights", "FORMAT",
+      [&options](const std::string& value) { options.weights = ParseChoice("--weights", value, kWeightFormats); },
+      "auto (as the folder holds them), stored, f32, bf16, w8a8, w4a8, w8a16 or w4a16: bits of weights and of "
+      "activations\n(default auto). Floats are converted as they are loaded; 'hydrant convert' does it once");
+  flags.Value(
+      "--head-weights", "FORMAT",
+      [&options](const std::string& value) {
+        options.head_weights = ParseChoice("--head-weights", value, kWeightFormats);
+      },
+      "The same for the heads (default auto: w8a8 where the base is packed and the heads are floats)");
 }
 
 void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
@@ -41,6 +57,14 @@ void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
         options.prefill_chunk = static_cast<int32_t>(ParseInteger("--prefill-chunk", value, 1, 512));
       },
       "Prompt rows of one forward, 1 to 512 (default 256); the result does not depend on it");
+}
+
+std::function<void(double share)> PackProgress() {
+  return [progress = std::make_shared<Progress>("converting weights")](double share) {
+    if (Interrupted()) throw Interruption();
+    progress->Update(share);
+    if (share >= 1) progress->Clear();
+  };
 }
 
 void CheckFolders(const EngineOptions& options) {

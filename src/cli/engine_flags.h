@@ -2,6 +2,8 @@
 // Flags of every command that loads a model to run it.
 #pragma once
 
+#include <functional>
+
 #include "cli/flags.h"
 #include "hydrant/engine.h"
 
@@ -11,6 +13,9 @@ namespace hydrant::cli {
 void AddModelFlags(FlagSet& flags, EngineOptions& options);
 // --threads, --cpu-target, --kv-type, --prefill-chunk.
 void AddMachineFlags(FlagSet& flags, EngineOptions& options);
+
+// For EngineOptions::on_pack: a line on a terminal while weights are converted; Ctrl-C ends it (Interruption).
+std::function<void(double share)> PackProgress();
 
 // Refuses empty values, and folders that are not there.
 void CheckFolders(const EngineOptions& options);

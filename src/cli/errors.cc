@@ -37,6 +37,8 @@ int ReportException() {
     throw;
   } catch (const OutputClosed&) {
     return kExitOk;
+  } catch (const Interruption&) {
+    return kExitInterrupted;
   } catch (const UserError& e) {
     PrintError(ErrorText(e.what(), e.hint()));
     return kExitUser;

@@ -69,6 +69,7 @@ int Logits(const std::vector<std::string>& args) {
   LogitsOptions options;
   if (!ParseFlags(args, options)) return kExitOk;
   options.engine.load_tokenizer = false;
+  options.engine.on_pack = PackProgress();
   const std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(options.engine);
   for (const std::string& warning : loaded->info.warnings) PrintError(fmt::format("warning: {}\n", warning));
   const engine::EvalLogitsResult result = engine::EvalLogits(*loaded, options.prompt_ids, options.path);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cli/sections.h"
 #include "cli/values.h"
 
 namespace hydrant::cli {
@@ -58,6 +59,16 @@ void AddEngine(const RunOptions& options, const EngineInfo& info, Json& json) {
   }
   json["threads"] = info.threads;
   json["cpu_target"] = info.cpu_target;
+  json["weights"] = info.weights;
+  json["weight_bytes"] = info.weight_bytes;
+  json["head_weights"] = info.head_weights.empty() ? Json() : Json(info.head_weights);
+  json["head_weight_bytes"] = info.head_weight_bytes;
+  json["packing"] = nullptr;
+  if (info.packed_bytes_after > 0) {
+    json["packing"] = {{"seconds", info.pack_seconds},
+                       {"bytes_before", info.packed_bytes_before},
+                       {"bytes_after", info.packed_bytes_after}};
+  }
   json["kv_type"] = options.engine.kv_type;
   json["prefill_chunk"] = options.engine.prefill_chunk;
   json["vocab_size"] = info.vocab_size;
@@ -137,6 +148,18 @@ std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResul
   line("commit", times.commit, true);
   return text + fmt::format("total    {:10.1f}  {:.1f} tokens/s, {:.1f} without the prompt\n", total,
                             TokensPerSecond(result), DecodeTokensPerSecond(result));
+}
+
+std::string WeightsText(const EngineInfo& info) {
+  std::string text = fmt::format("weights: {}, {}", info.weights, ByteText(info.weight_bytes));
+  if (!info.head_weights.empty()) {
+    text += fmt::format("; heads: {}, {}", info.head_weights, ByteText(info.head_weight_bytes));
+  }
+  if (info.packed_bytes_after > 0) {
+    text += fmt::format("; converted {} to {} in {:.2f} s", ByteText(info.packed_bytes_before),
+                        ByteText(info.packed_bytes_after), info.pack_seconds);
+  }
+  return text + "\n";
 }
 
 SpeedFigures MedianFigures(std::span<const GenerationResult> results) {

@@ -23,6 +23,9 @@ double MeanEmitted(const GenerationResult& result);  // 1 where there was no ste
 base::Json RunJson(const RunOptions& options, const std::string& resolved_template, const EngineInfo& info,
                    std::span<const int32_t> prompt_ids, const GenerationResult& result);
 
+// What weights are in memory, and what it took to convert them: a line for `--stats`.
+std::string WeightsText(const EngineInfo& info);
+
 // The lines of `--stats`.
 std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResult& result);
 

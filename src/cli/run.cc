@@ -37,6 +37,7 @@ void ChooseModel(RunOptions& options) {
 Engine LoadEngine(RunOptions& options) {
   // Ids need no tokenizer: where there is none, `text` is null.
   options.engine.load_tokenizer = options.source != PromptSource::kIds || tokenizer::HasTokenizer(options.engine.model);
+  options.engine.on_pack = PackProgress();
   Engine engine(options.engine);
   for (const std::string& warning : engine.info().warnings) PrintError(fmt::format("warning: {}\n", warning));
   return engine;
@@ -93,7 +94,7 @@ void PrintText(Engine& engine, const RunOptions& options, const GenerationReques
   if (!result.has_text) Print(base::DumpJson(result.token_ids) + "\n");
   if (result.has_text && (StdoutIsTerminal() || options.compare_plain)) Print("\n");
   if (color) PrintError(ColorLegend(static_cast<int32_t>(result.depth_offered.size())) + "\n");
-  if (options.stats) PrintError(StatsText(request.prompt_ids, result));
+  if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
   if (!options.compare_plain || Interrupted()) return;
   const Comparison comparison = CompareWithPlain(engine, request);
   if (Interrupted()) return;
@@ -110,7 +111,7 @@ void PrintJson(Engine& engine, const RunOptions& options, const GenerationReques
     json["compare"] = {{"drafted", FiguresJson(comparison.drafted)}, {"plain", FiguresJson(comparison.plain)}};
   }
   Print(base::DumpJson(json) + "\n");
-  if (options.stats) PrintError(StatsText(request.prompt_ids, result));
+  if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
 }
 
 }  // namespace

@@ -11,6 +11,9 @@ namespace hydrant::cli {
 // The reader of our stdout went away (a closed pipe): the program ends quietly.
 struct OutputClosed {};
 
+// Ctrl-C ended work that leaves nothing behind: exit code 130.
+struct Interruption {};
+
 // Writes to stdout and flushes. Throws OutputClosed, or UserError where the device is full.
 void Print(std::string_view text);
 // The same for stderr, where failures are ignored: there is nowhere left to report them.

@@ -11,6 +11,7 @@
 #include "hydrant/generation.h"
 #include "kernels/choose.h"
 #include "kernels/ops.h"
+#include "model/linear_packer.h"
 #include "model/weights.h"
 #include "tree/token_tree.h"
 
@@ -59,9 +60,17 @@ class Drafter {
   virtual void HeadLogits(DraftState& state, int32_t root, std::span<const int32_t> path, Matrix& out) = 0;
 };
 
+// What the heads' weights shall become, and by whom; and what came of it.
+struct HeadPacking {
+  model::FormatChoice choice;
+  model::LinearPacker* packer = nullptr;
+  model::PackReport report = {};
+  std::string format = {};  // of the first head
+};
+
 // Reads the heads of `folder` and makes their drafter. Throws FileError for heads that do not fit the base, or of an
 // architecture that this version does not run (by name). `warnings` gets what the user should know.
 std::unique_ptr<Drafter> MakeDrafter(const std::string& folder, const model::ModelWeights& base, kernels::Queue* queue,
-                                     std::vector<std::string>* warnings);
+                                     HeadPacking& packing, std::vector<std::string>* warnings);
 
 }  // namespace hydrant::draft

@@ -12,23 +12,32 @@ bool SameBytes(const TensorView& a, const TensorView& b) {
   return a.data == b.data || std::memcmp(a.data, b.data, a.num_bytes()) == 0;
 }
 
-}  // namespace
-
-model::Linear TakeLinear(checkpoint::TableLoader& loader, const checkpoint::TensorRow& weight, bool bias,
-                         bool bias_optional) {
-  model::Linear linear;
-  linear.weight = loader.Take(weight);
-  if (!bias) return linear;
+std::vector<float> TakeBias(checkpoint::TableLoader& loader, const checkpoint::TensorRow& weight, bool optional) {
   checkpoint::TensorRow row = weight;
   row.name.replace(row.name.size() - 6, 6, "bias");  // "….weight"
   if (!row.tied_to.empty()) row.tied_to.replace(row.tied_to.size() - 6, 6, "bias");
   row.shape.resize(1);
   row.note.clear();
   row.shard = weight.shard == checkpoint::ShardAxis::kInputs ? checkpoint::ShardAxis::kReplicated : weight.shard;
-  if (bias_optional) row.presence = checkpoint::Presence::kOptional;
+  if (optional) row.presence = checkpoint::Presence::kOptional;
   const TensorView view = loader.Take(row);
-  if (!view.empty()) linear.bias = ToFloats(view);
+  return view.empty() ? std::vector<float>() : ToFloats(view);
+}
+
+}  // namespace
+
+model::Linear TakeLinear(checkpoint::TableLoader& loader, const checkpoint::TensorRow& weight, bool bias,
+                         bool bias_optional) {
+  model::Linear linear = model::TakeLinear(loader, weight);
+  if (bias) linear.bias = TakeBias(loader, weight, bias_optional);
   return linear;
+}
+
+std::vector<model::Linear> TakeSlices(checkpoint::TableLoader& loader, const checkpoint::TensorRow& weight,
+                                      int64_t count) {
+  std::vector<model::Linear> slices = model::TakeLinearSlices(loader, weight, count);
+  slices.front().bias = TakeBias(loader, weight, false);
+  return slices;
 }
 
 std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const HeadsFile& file, int64_t hidden_size,
@@ -47,6 +56,11 @@ std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const Hea
     if (layer > first_layer && SameBytes(block.weight, blocks.front().weight)) block.weight = blocks.front().weight;
   }
   return blocks;
+}
+
+void AddLinears(Head& head, bool own_lm_head, const model::FormatChoice& choice, model::LinearPacker& packer) {
+  for (model::Linear& block : head.blocks) packer.Add(block, choice);
+  if (own_lm_head) packer.Add(head.lm_head, choice);
 }
 
 void HeadRunner::Uses(const Head& head) {

@@ -59,7 +59,9 @@ std::string MakeRefusal(const std::string& heads, const std::string& base) {
     kernels::Queue queue{.pool = &pool, .table = &kernels::PortableKernels()};
     const model::ModelWeights weights = model::LoadModelWeights(base);
     std::vector<std::string> warnings;
-    MakeDrafter(heads, weights, &queue, &warnings);
+    model::LinearPacker packer(&pool, {});
+    HeadPacking packing{.choice = {}, .packer = &packer};
+    MakeDrafter(heads, weights, &queue, packing, &warnings);
   });
 }
 

@@ -10,6 +10,7 @@
 #include "draft/candidates.h"
 #include "draft/head_stack.h"
 #include "draft/hydra_weights.h"
+#include "draft/prefix_layer.h"
 #include "tree/operations.h"
 
 namespace hydrant::draft {
@@ -52,6 +53,7 @@ class Hydra : public Drafter {
  public:
   Hydra(HydraWeights weights, const model::ModelWeights& base, kernels::Queue* queue)
       : weights_(std::move(weights)), base_(&base), queue_(queue), ranker_(base.config.vocab_size, {}) {
+    if (weights_.prefix) prefix_ = std::make_unique<PrefixLayer>(std::move(*weights_.prefix), queue);
     for (const HydraHead& head : weights_.heads) {
       runner_.Uses(head.rest);
       for (const auto* part : {&head.linear, &head.residual}) {
@@ -72,15 +74,15 @@ class Hydra : public Drafter {
 
   std::unique_ptr<DraftState> NewState(int32_t max_positions) const override {
     auto state = std::make_unique<HydraState>();
-    if (weights_.prefix) state->cache = weights_.prefix->NewCache(max_positions);
+    if (prefix_) state->cache = prefix_->NewCache(max_positions);
     return state;
   }
 
   void Absorb(std::span<AbsorbInput> inputs) override {
     for (const AbsorbInput& input : inputs) {
       auto& state = *static_cast<HydraState*>(input.state);
-      if (weights_.prefix) {
-        weights_.prefix->Run(*state.cache, input.hidden, state.hidden);
+      if (prefix_) {
+        prefix_->Run(*state.cache, input.hidden, state.hidden);
       } else {
         const float* last = input.hidden.row(input.hidden.rows - 1);
         state.hidden.assign(last, last + input.hidden.cols);
@@ -279,6 +281,7 @@ class Hydra : public Drafter {
   }
 
   HydraWeights weights_;
+  std::unique_ptr<PrefixLayer> prefix_;
   const model::ModelWeights* base_;
   kernels::Queue* queue_;
   HeadRunner runner_;
@@ -297,8 +300,8 @@ class Hydra : public Drafter {
 
 }  // namespace
 
-std::unique_ptr<Drafter> MakeHydra(HeadsFile file, const model::ModelWeights& base, kernels::Queue* queue) {
-  return std::make_unique<Hydra>(LoadHydra(std::move(file), base, queue), base, queue);
+std::unique_ptr<Drafter> MakeHydra(HydraWeights weights, const model::ModelWeights& base, kernels::Queue* queue) {
+  return std::make_unique<Hydra>(std::move(weights), base, queue);
 }
 
 }  // namespace hydrant::draft

@@ -6,11 +6,10 @@
 #include <memory>
 
 #include "draft/drafter.h"
-#include "draft/head_tensors.h"
+#include "draft/hydra_weights.h"
 
 namespace hydrant::draft {
 
-// Throws FileError for heads that do not fit the base.
-std::unique_ptr<Drafter> MakeHydra(HeadsFile file, const model::ModelWeights& base, kernels::Queue* queue);
+std::unique_ptr<Drafter> MakeHydra(HydraWeights weights, const model::ModelWeights& base, kernels::Queue* queue);
 
 }  // namespace hydrant::draft

@@ -19,30 +19,16 @@ checkpoint::TensorRow FirstBlockRow(const HeadsFile& file, int64_t hidden_size, 
   row.note = "head " + std::to_string(head) + " sees the hidden state and " +
              (head == 0 ? std::string("one embedding") : std::to_string(head + 1) + " embeddings");
   const checkpoint::StoredTensor* found = file.tensors->Find(row.name);
-  const bool ungrounded = found != nullptr && found->view.shape == std::vector<int64_t>{hidden_size, hidden_size};
+  const bool ungrounded = found != nullptr && found->shape() == std::vector<int64_t>{hidden_size, hidden_size};
   if (ungrounded) {
     row.hint = file.info.config_file + " says grounded_heads=true; these weights look like heads trained with false";
   }
   return row;
 }
 
-// The input slices of a first block's linear; the bias goes with the hidden one.
-std::vector<model::Linear> Slices(model::Linear whole, int64_t width) {
-  std::vector<model::Linear> slices;
-  for (int64_t begin = 0; begin < whole.weight.shape[1]; begin += width) {
-    model::Linear slice;
-    slice.weight = whole.weight;
-    slice.first_input = begin;
-    slice.num_inputs = width;
-    if (begin == 0) slice.bias = std::move(whole.bias);
-    slices.push_back(std::move(slice));
-  }
-  return slices;
-}
-
 }  // namespace
 
-HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base, kernels::Queue* queue) {
+HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base) {
   const int64_t hidden = base.config.hidden_size;
   HydraWeights loaded;
   checkpoint::TableLoader loader(*file.tensors, base.config.file);
@@ -50,8 +36,8 @@ HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base, kernels:
   loader.Ignore("input_embed_fn.weight");  // a copy of the base's embedding
   for (int32_t h = 0; h < file.info.num_heads; ++h) {
     HydraHead head;
-    head.linear = Slices(TakeLinear(loader, FirstBlockRow(file, hidden, h, "linear"), true), hidden);
-    head.residual = Slices(TakeLinear(loader, FirstBlockRow(file, hidden, h, "res_connection"), true), hidden);
+    head.linear = TakeSlices(loader, FirstBlockRow(file, hidden, h, "linear"), h + 2);
+    head.residual = TakeSlices(loader, FirstBlockRow(file, hidden, h, "res_connection"), h + 2);
     head.rest.blocks = TakeBlocks(loader, file, hidden, h, 1);
     checkpoint::TensorRow row;
     row.name = file.names.lm_head(h) + ".weight";
@@ -61,13 +47,24 @@ HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base, kernels:
     loaded.heads.push_back(std::move(head));
   }
   if (file.info.kind == HeadKind::kHydraPrefixMlp) {
-    loaded.prefix = std::make_unique<PrefixLayer>(loader, file.info, base.config, queue);
+    loaded.prefix = std::make_unique<PrefixWeights>(TakePrefixLayer(loader, file.info, base.config));
   }
   loader.Finish();
   loaded.bytes = loader.bytes_taken();
   loaded.info = file.info;
   loaded.tensors = std::move(file.tensors);
   return loaded;
+}
+
+void AddLinears(HydraWeights& weights, const model::FormatChoice& choice, model::LinearPacker& packer) {
+  for (HydraHead& head : weights.heads) {
+    for (auto* part : {&head.linear, &head.residual}) {
+      for (model::Linear& slice : *part) packer.Add(slice, choice);
+    }
+    AddLinears(head.rest, true, choice, packer);
+  }
+  if (!weights.prefix) return;
+  for (model::Linear* linear : model::LinearsOf(weights.prefix->layer)) packer.Add(*linear, choice);
 }
 
 }  // namespace hydrant::draft

@@ -7,7 +7,8 @@
 
 #include "draft/head_stack.h"
 #include "draft/head_tensors.h"
-#include "draft/prefix_layer.h"
+#include "draft/prefix_weights.h"
+#include "model/linear_packer.h"
 #include "model/weights.h"
 
 namespace hydrant::draft {
@@ -23,11 +24,12 @@ struct HydraWeights {
   HeadsInfo info;
   std::unique_ptr<checkpoint::TensorSource> tensors;
   std::vector<HydraHead> heads;  // [K]
-  std::unique_ptr<PrefixLayer> prefix;
+  std::unique_ptr<PrefixWeights> prefix;
   uint64_t bytes = 0;
 };
 
 // Throws FileError for heads that do not fit the base.
-HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base, kernels::Queue* queue);
+HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base);
+void AddLinears(HydraWeights& weights, const model::FormatChoice& choice, model::LinearPacker& packer);
 
 }  // namespace hydrant::draft

@@ -8,9 +8,28 @@
 #include "hydrant/error.h"
 
 namespace hydrant::draft {
+namespace {
+
+const model::Linear& FirstBlock(const HydraWeights& weights) { return weights.heads.front().linear.front(); }
+
+const model::Linear& FirstBlock(const MedusaWeights& weights) {
+  const Head& head = weights.heads.front();
+  return head.blocks.empty() ? head.lm_head : head.blocks.front();
+}
+
+template <typename Weights>
+Weights Packed(Weights weights, HeadPacking& packing) {
+  AddLinears(weights, packing.choice, *packing.packer);
+  packing.report = packing.packer->Run();
+  packing.format = FirstBlock(weights).format();
+  weights.bytes += packing.report.bytes_after - packing.report.bytes_freed;
+  return weights;
+}
+
+}  // namespace
 
 std::unique_ptr<Drafter> MakeDrafter(const std::string& folder, const model::ModelWeights& base, kernels::Queue* queue,
-                                     std::vector<std::string>* warnings) {
+                                     HeadPacking& packing, std::vector<std::string>* warnings) {
   HeadsFile file = OpenHeads(folder);
   warnings->insert(warnings->end(), file.info.warnings.begin(), file.info.warnings.end());
   if (file.info.hidden_layer_offset > base.config.num_layers) {
@@ -19,8 +38,10 @@ std::unique_ptr<Drafter> MakeDrafter(const std::string& folder, const model::Mod
                                                std::to_string(base.config.num_layers) + " layers");
   }
   // A new kind of head is one line here, one pair of files, and its rows in head_tensors.
-  if (file.info.sequentially_dependent) return MakeHydra(std::move(file), base, queue);
-  return MakeIndependentHeads(std::move(file), base, queue);
+  if (file.info.sequentially_dependent) {
+    return MakeHydra(Packed(LoadHydra(std::move(file), base), packing), base, queue);
+  }
+  return MakeIndependentHeads(Packed(LoadMedusa(std::move(file), base), packing), base, queue);
 }
 
 }  // namespace hydrant::draft

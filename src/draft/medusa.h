@@ -7,11 +7,11 @@
 #include <memory>
 
 #include "draft/drafter.h"
-#include "draft/head_tensors.h"
+#include "draft/medusa_weights.h"
 
 namespace hydrant::draft {
 
-// Throws FileError for heads that do not fit the base.
-std::unique_ptr<Drafter> MakeIndependentHeads(HeadsFile file, const model::ModelWeights& base, kernels::Queue* queue);
+std::unique_ptr<Drafter> MakeIndependentHeads(MedusaWeights weights, const model::ModelWeights& base,
+                                              kernels::Queue* queue);
 
 }  // namespace hydrant::draft

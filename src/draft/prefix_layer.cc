@@ -2,51 +2,19 @@
 #include "draft/prefix_layer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
 namespace hydrant::draft {
-namespace {
 
-constexpr const char* kPrefix = "prefix_embeding_layer.";  // the released spelling
-
-// A Llama layer of the base's sizes without biases or norms of heads. Published files have as many key heads as query
-// heads; a file trained on a grouped-query base may have the base's number, so the key projection decides.
-model::ModelConfig LayerConfig(const checkpoint::TensorSource& tensors, const HeadsInfo& info,
-                               const model::ModelConfig& base) {
-  model::ModelConfig config = base;
-  config.qkv_bias = config.o_bias = config.mlp_bias = config.qk_norm = false;
-  config.sliding_window = 0;
-  config.rope = {};
-  config.rope.theta = info.rope_theta;
-  config.num_kv_heads = base.num_heads;
-  const auto* k = tensors.Find(std::string(kPrefix) + "layers.0.self_attn.k_proj.weight");
-  if (k != nullptr && !k->view.shape.empty() && k->view.shape[0] == base.num_kv_heads * base.head_dim) {
-    config.num_kv_heads = base.num_kv_heads;
-  }
-  return config;
-}
-
-std::vector<float> TakeFinalNorm(checkpoint::TableLoader& loader, const model::ModelConfig& base) {
-  checkpoint::TensorRow row;
-  row.name = std::string(kPrefix) + "norm.weight";
-  row.shape = {{base.hidden_size, "hidden_size"}};
-  return ToFloats(loader.Take(row));
-}
-
-}  // namespace
-
-PrefixLayer::PrefixLayer(checkpoint::TableLoader& loader, const HeadsInfo& info, const model::ModelConfig& base,
-                         kernels::Queue* queue)
-    : config_(LayerConfig(loader.source(), info, base)),
-      weights_(model::TakeLayer(loader, config_, std::string(kPrefix) + "layers.0.")),
-      norm_(TakeFinalNorm(loader, base)),
+PrefixLayer::PrefixLayer(PrefixWeights weights, kernels::Queue* queue)
+    : config_(weights.config),
+      weights_(std::move(weights.layer)),
+      norm_(std::move(weights.norm)),
       inv_freq_(model::InverseFrequencies(config_.rope, config_.head_dim)),
       queue_(queue),
-      layer_(queue, config_, std::span(&weights_, 1)) {
-  loader.Ignore(std::string(kPrefix) + "embed_tokens.weight");
-  loader.Ignore(std::string(kPrefix) + "layers.0.self_attn.rotary_emb.inv_freq");
-}
+      layer_(queue, config_, std::span(&weights_, 1)) {}
 
 std::unique_ptr<PrefixCache> PrefixLayer::NewCache(int32_t max_positions) const {
   const kv::KvShape shape{

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/tensor_table.h"
-#include "draft/head_tensors.h"
+#include "draft/prefix_weights.h"
 #include "kernels/ops.h"
 #include "kv/kv_cache.h"
 #include "model/layer.h"
@@ -24,10 +23,7 @@ struct PrefixCache {
 
 class PrefixLayer {
  public:
-  // Takes the layer's tensors. Rope base 10000 and no rope scaling as published, whatever the base model uses
-  // (docs/formats.md).
-  PrefixLayer(checkpoint::TableLoader& loader, const HeadsInfo& info, const model::ModelConfig& base,
-              kernels::Queue* queue);
+  PrefixLayer(PrefixWeights weights, kernels::Queue* queue);
 
   std::unique_ptr<PrefixCache> NewCache(int32_t max_positions) const;
   // Runs the rows, which stand after those absorbed before, and returns the last output [D].

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 
 #include "base/nearest.h"
 #include "hydrant/error.h"
+#include "model/linear_packer.h"
 
 namespace hydrant::engine {
 namespace {
@@ -50,10 +53,56 @@ void CheckOptions(const EngineOptions& options) {
   }
 }
 
+// Nothing for "auto".
+std::optional<quant::WeightFormat> FormatNamed(const char* flag, const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  const std::optional<quant::WeightFormat> format = quant::WeightFormatNamed(name);
+  if (format) return format;
+  static constexpr std::string_view kNames[] = {"auto", "stored", "f32", "bf16", "w8a8", "w4a8", "w8a16", "w4a16"};
+  const std::string nearest = base::Nearest(name, kNames);
+  throw UserError(
+      std::string(flag) + " '" + name + "' is unknown, expected auto, stored, f32, bf16, w8a8, w4a8, w8a16 or w4a16",
+      nearest.empty() ? "" : "did you mean " + nearest + "?");
+}
+
+void AddToInfo(const model::PackReport& report, EngineInfo& info) {
+  info.pack_seconds += report.seconds;
+  info.packed_bytes_before += report.bytes_before;
+  info.packed_bytes_after += report.bytes_after;
+}
+
+void PackBase(LoadedModel& loaded) {
+  const EngineOptions& options = loaded.options;
+  const std::optional<quant::WeightFormat> format = FormatNamed("--weights", options.weights);
+  model::LinearPacker packer(loaded.pool.get(), options.on_pack);
+  packer.Keep(loaded.weights.embedding);
+  for (model::LayerWeights& layer : loaded.weights.layers) {
+    for (model::Linear* linear : model::LinearsOf(layer)) packer.Add(*linear, {.format = format});
+  }
+  const auto lm_head = format ? std::optional(model::LmHeadFormat(*format)) : std::nullopt;
+  packer.Add(loaded.weights.lm_head, {.format = lm_head});
+  const model::PackReport report = packer.Run();
+  loaded.weights.bytes += report.bytes_after - report.bytes_freed;
+  AddToInfo(report, loaded.info);
+}
+
+// Heads follow a packed base in 8 bits, unless the user or their folder says otherwise: drafts need not be exact.
+model::FormatChoice ChooseHeadFormat(const LoadedModel& loaded) {
+  const std::optional<quant::WeightFormat> format = FormatNamed("--head-weights", loaded.options.head_weights);
+  if (format) return {.format = format};
+  if (!loaded.weights.layers.front().q.packed) return {};
+  return {.format = quant::WeightFormat::kW8A8, .only_floats = true};
+}
+
 void LoadDrafter(LoadedModel& loaded) {
   const EngineOptions& options = loaded.options;
+  const model::FormatChoice choice = ChooseHeadFormat(loaded);
   if (options.draft.empty()) return;
-  loaded.drafter = draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, &loaded.info.warnings);
+  model::LinearPacker packer(loaded.pool.get(), options.on_pack);
+  draft::HeadPacking packing{.choice = choice, .packer = &packer};
+  loaded.drafter = draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, packing, &loaded.info.warnings);
+  AddToInfo(packing.report, loaded.info);
+  loaded.info.head_weights = packing.format;
   loaded.tree = ChooseTree(options, *loaded.drafter);
   const tree::Limits limits{.num_heads = loaded.drafter->max_depth(),
                             .vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size),
@@ -73,6 +122,9 @@ void FillInfo(LoadedModel& loaded) {
   info.threads = loaded.pool->num_threads();
   info.vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size);
   info.max_positions = static_cast<int32_t>(loaded.weights.config.max_positions);
+  info.weights = loaded.weights.layers.front().q.format();
+  info.weight_bytes = loaded.weights.bytes;
+  info.head_weight_bytes = loaded.drafter ? loaded.drafter->weight_bytes() : 0;
   info.has_tokenizer = loaded.tokenizer != nullptr;
   info.eos_token_ids = loaded.weights.config.eos_token_ids;
 }
@@ -89,6 +141,7 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
       std::make_unique<base::ThreadPool>(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
   loaded->queue.pool = loaded->pool.get();
   loaded->weights = model::LoadModelWeights(options.model);
+  PackBase(*loaded);
   loaded->tree.name = "none";
   LoadDrafter(*loaded);
   const int64_t offset = loaded->drafter ? loaded->drafter->hidden_layer_offset() : 0;

@@ -6,6 +6,7 @@
 #include "checkpoint/head_names.h"
 #include "hydrant/error.h"
 #include "model/model_tensors.h"
+#include "model/packed_file.h"
 
 namespace hydrant::model {
 namespace {
@@ -16,9 +17,26 @@ using checkpoint::TensorRow;
 std::vector<float> TakeFloats(TableLoader& loader, const TensorRow& row) { return ToFloats(loader.Take(row)); }
 
 Linear TakeLinear(TableLoader& loader, const LinearRows& rows) {
-  Linear linear;
-  linear.weight = loader.Take(rows.weight);
+  Linear linear = model::TakeLinear(loader, rows.weight);
   if (rows.has_bias) linear.bias = TakeFloats(loader, rows.bias);
+  return linear;
+}
+
+// A converted folder keeps a packed lm head beside tied embeddings, which stay floats.
+Linear TakeLmHead(TableLoader& loader, const ModelConfig& config, const TensorView& embedding) {
+  TensorRow row = LmHeadRow(config);
+  if (!config.tied_embeddings) return model::TakeLinear(loader, row);
+  const checkpoint::StoredTensor* stored = loader.source().Find(row.name);
+  if (stored != nullptr && stored->packed) {
+    row.presence = checkpoint::Presence::kRequired;
+    row.shape = EmbeddingRow(config).shape;
+    return model::TakeLinear(loader, row);
+  }
+  loader.Take(row);
+  Linear linear;
+  linear.name = row.name;
+  linear.file = loader.source().display_name();
+  linear.weight = embedding;
   return linear;
 }
 
@@ -29,7 +47,7 @@ bool BelongsElsewhere(const std::string& name) {
 
 void CollectUnused(const checkpoint::TensorSource& source, ModelWeights* weights) {
   for (const auto& [name, tensor] : source.tensors()) {
-    const bool redundant_lm_head = name == "lm_head.weight" && weights->config.tied_embeddings &&
+    const bool redundant_lm_head = name == "lm_head.weight" && weights->config.tied_embeddings && !tensor.packed &&
                                    source.Find("model.embed_tokens.weight") != nullptr;
     if (redundant_lm_head || BelongsElsewhere(name)) weights->unused_tensors.push_back(name);
   }
@@ -48,6 +66,38 @@ uint64_t Linear::bytes() const {
   const int64_t inputs = num_inputs < 0 ? weight.shape[1] : num_inputs;
   return static_cast<uint64_t>(weight.shape[0] * inputs) * SizeOf(weight.dtype);
 }
+
+Linear TakeLinear(TableLoader& loader, const TensorRow& row) {
+  return std::move(TakeLinearSlices(loader, row, 1).front());
+}
+
+std::vector<Linear> TakeLinearSlices(TableLoader& loader, const TensorRow& row, int64_t count) {
+  std::vector<Linear> slices(static_cast<size_t>(count));
+  const checkpoint::StoredTensor* stored = loader.TakeStored(row);
+  if (stored == nullptr) return slices;
+  std::vector<std::shared_ptr<const quant::PackedWeight>> packed;
+  if (stored->packed) packed = PackedFromFile(*stored, row.name, count);
+  for (int64_t s = 0; s < count; ++s) {
+    Linear& slice = slices[static_cast<size_t>(s)];
+    slice.name = row.name;
+    slice.file = stored->file;
+    if (stored->packed) {
+      slice.packed = packed[static_cast<size_t>(s)];
+      continue;
+    }
+    slice.weight = stored->view;
+    if (count == 1) continue;
+    slice.num_inputs = stored->view.shape[1] / count;
+    slice.first_input = s * slice.num_inputs;
+  }
+  return slices;
+}
+
+std::vector<Linear*> LinearsOf(LayerWeights& layer) {
+  return {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down};
+}
+
+const char* Linear::format() const { return packed ? quant::NameOf(packed->format) : NameOf(weight.dtype); }
 
 std::vector<TensorRow> LayerRows(const ModelConfig& config, const std::string& prefix) {
   const LayerRowSet set = DecoderLayerRows(config, prefix);
@@ -98,8 +148,7 @@ ModelWeights LoadModelWeights(const std::string& folder) {
     weights.layers.push_back(TakeLayer(loader, config, "model.layers." + std::to_string(i) + "."));
   }
   weights.final_norm = TakeFloats(loader, FinalNormRow(config));
-  const TensorView lm_head = loader.Take(LmHeadRow(config));
-  weights.lm_head.weight = config.tied_embeddings ? weights.embedding : lm_head;
+  weights.lm_head = TakeLmHead(loader, config, weights.embedding);
   loader.Finish();
   weights.bytes = loader.bytes_taken();
   CollectUnused(*source, &weights);

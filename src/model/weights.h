@@ -17,6 +17,7 @@ namespace hydrant::model {
 
 // A linear layer: floats used where they lie, or packed codes.
 struct Linear {
+  std::string name, file;                             // of the weight, where it was read
   TensorView weight;                                  // [O, I] floats; empty when packed
   int64_t first_input = 0, num_inputs = -1;           // the columns of `weight` in use; -1: all
   std::shared_ptr<const quant::PackedWeight> packed;  // null: floats
@@ -24,7 +25,8 @@ struct Linear {
 
   kernels::Weight view() const;
   int64_t outputs() const { return packed ? packed->matrix.outputs : weight.shape[0]; }
-  uint64_t bytes() const;  // that one matmul reads
+  uint64_t bytes() const;      // that one matmul reads
+  const char* format() const;  // "w4a8", or the float type
 };
 
 struct LayerWeights {
@@ -57,5 +59,13 @@ ModelWeights LoadModelWeights(const std::string& folder);
 // prefix layer of Hydra++ heads; and taking them out of a source.
 std::vector<checkpoint::TensorRow> LayerRows(const ModelConfig& config, const std::string& prefix);
 LayerWeights TakeLayer(checkpoint::TableLoader& loader, const ModelConfig& config, const std::string& prefix);
+
+// The matrix of a row, floats or packed, without a bias. An absent optional one has neither.
+Linear TakeLinear(checkpoint::TableLoader& loader, const checkpoint::TensorRow& row);
+// The same as `count` matrices of equally many inputs each, in order.
+std::vector<Linear> TakeLinearSlices(checkpoint::TableLoader& loader, const checkpoint::TensorRow& row, int64_t count);
+
+// Every linear layer, in the order of a forward pass.
+std::vector<Linear*> LinearsOf(LayerWeights& layer);
 
 }  // namespace hydrant::model

@@ -50,7 +50,7 @@ std::string RefusalWith(const std::string& name, const std::string& key, const J
 TEST(WeightsTest, LoadsAQwen2ModelWithTiedEmbeddings) {
   const ModelWeights weights = LoadModelWeights(Committed("hf/qwen2_bias"));
   EXPECT_THAT(weights.embedding.shape, ElementsAre(384, 64));
-  EXPECT_EQ(weights.lm_head.data, weights.embedding.data);
+  EXPECT_EQ(weights.lm_head.weight.data, weights.embedding.data);
   ASSERT_THAT(weights.layers, SizeIs(2));
   const LayerWeights& layer = weights.layers[1];
   EXPECT_THAT(layer.q.weight.shape, ElementsAre(64, 64));
@@ -69,7 +69,7 @@ TEST(WeightsTest, AcceptsAndReportsRedundantTensors) {
   EXPECT_THAT(weights.unused_tensors, ElementsAre("lm_head.weight", "model.layers.0.self_attn.rotary_emb.inv_freq",
                                                   "model.layers.1.self_attn.rotary_emb.inv_freq"));
   EXPECT_EQ(weights.embedding.dtype, DType::kF16);
-  EXPECT_EQ(weights.lm_head.data, weights.embedding.data);
+  EXPECT_EQ(weights.lm_head.weight.data, weights.embedding.data);
 }
 
 TEST(WeightsTest, CountsTheBytesInUse) {

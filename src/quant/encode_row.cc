@@ -9,6 +9,16 @@
 
 #include "quant/dictionary.h"
 
+// The search over tables takes nearly all of the time to pack a matrix; with wider vectors it is done in half of it
+// (AMD Zen 4: 6.6 G weights in 200 s by two threads, 375 s without). Every order of additions is the same, so are the
+// bits.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define HYDRANT_WIDER_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define HYDRANT_WIDER_VECTORS
+#endif
+
 namespace hydrant::quant {
 namespace {
 
@@ -90,6 +100,7 @@ uint8_t RowEncoderW4::NearestCode(uint8_t table, float weight_over_scale) const 
   return static_cast<uint8_t>(code);
 }
 
+HYDRANT_WIDER_VECTORS
 void RowEncoderW4::EncodeGroup(const float* weights, int64_t count, float scale, uint8_t table, uint8_t* codes) const {
   const float* thresholds = &thresholds_[static_cast<size_t>(table) * kTableEntries];
   const float factor = 1 / scale;
@@ -103,6 +114,7 @@ void RowEncoderW4::EncodeGroup(const float* weights, int64_t count, float scale,
 }
 
 // Returns the group's squared error in units of scale^2.
+HYDRANT_WIDER_VECTORS
 double RowEncoderW4::ChooseTable(const float* weights, const float* importance, int64_t count, float scale,
                                  uint8_t& table) const {
   const float factor = 1 / scale;
