@@ -137,40 +137,14 @@ TEST(PackedMatmulTest, SumsOfTheLargestMagnitudesAreExact) {
       }
     }
   }
-  GuardedArray<uint8_t> panel(kMaxPackedInputs * kPanelOutputs);
-  std::memset(panel.data(), 255, static_cast<size_t>(panel.size()));
-  const std::vector<float> ones(kPanelOutputs, 1.0F);
-  const PackedMatrix matrix{PackedType::kW8, 16, kMaxPackedInputs, ones.data(), panel.data(), nullptr};
+  const TestPackedMatrix weight(PackedType::kW8, 16, kMaxPackedInputs, 1, Values::kLargest);
+  TestCodes codes(2, kMaxPackedInputs, true, 2, Values::kLargest);
+  const auto sum = static_cast<float>((127 * 256 - 128) * 127LL * kMaxPackedInputs);
   for (const KernelTable* table : AvailableKernels()) {
-    GuardedArray<int8_t> codes(2 * kMaxPackedInputs * (table->quad_codes ? 8 : 1));
-    for (int64_t i = 0; i < 2 * kMaxPackedInputs; ++i) {
-      const int64_t input = i / 2, row = i % 2;
-      const int64_t place =
-          table->quad_codes ? (input / 4 * 16 + row) * 4 + input % 4 : (input / 64 * 2 + row) * 64 + input % 64;
-      codes[place] = row == 0 ? 127 : -128;
+    const std::vector<float> out = Product(*table, weight, codes, {});
+    for (int64_t o = 0; o < 16; ++o) {
+      EXPECT_EQ(out[static_cast<size_t>(o)], sum * (weight.row_scale(o) * codes.scale(0))) << table->name;
     }
-    const RowBlock block{0, 2, codes.data()};
-    const float scale = 1.0F;
-    const int32_t sums128[2] = {127 * 128 * static_cast<int32_t>(kMaxPackedInputs),
-                                std::numeric_limits<int32_t>::min()};
-    float out[16] = {};
-    PackedMatmulArgs args;
-    args.panels = matrix.panels;
-    args.panel_bytes = matrix.panel_bytes();
-    args.steps = matrix.steps();
-    args.outputs = 16;
-    args.row_scales = ones.data();
-    args.blocks = &block;
-    args.num_blocks = 1;
-    args.code_rows = 2;
-    args.two_planes = true;
-    args.scales = &scale;
-    args.sums128 = sums128;
-    args.out = out;
-    args.out_stride = 16;
-    table->packed_matmul(args, 0, 1);
-    for (const float value : out)
-      EXPECT_EQ(value, static_cast<float>((127 * 256 - 128) * 127LL * kMaxPackedInputs)) << table->name;
   }
 }
 

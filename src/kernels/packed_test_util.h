@@ -50,7 +50,15 @@ class GuardedArray {
   T* data_ = nullptr;
 };
 
-enum class Values : uint8_t { kRandom, kExtreme };  // extreme: the largest magnitudes of either sign
+// kExtreme: the largest magnitudes of either sign at random. kLargest: those that sum up, 127 (-128 in low planes).
+enum class Values : uint8_t { kRandom, kExtreme, kLargest };
+
+// One of lowest .. 127.
+inline int32_t DrawValue(std::mt19937& random, Values values, int32_t lowest) {
+  if (values == Values::kLargest) return lowest == -128 ? lowest : 127;
+  if (values == Values::kExtreme) return random() % 2 == 0 ? lowest : 127;
+  return lowest + static_cast<int32_t>(random() % static_cast<uint32_t>(128 - lowest));
+}
 
 // A packed matrix of random weights, padding included: padded inputs meet codes of 0, padded outputs are dropped.
 class TestPackedMatrix {
@@ -63,9 +71,7 @@ class TestPackedMatrix {
     std::mt19937 random(seed);
     std::uniform_real_distribution<float> scale(1e-3F, 1e-2F);
     for (int64_t o = 0; o < row_scales_.size(); ++o) row_scales_[o] = o < outputs ? scale(random) : 0.0F;
-    const auto weight = [&] {
-      return static_cast<uint8_t>(values == Values::kExtreme ? 1 + random() % 2 * 254 : 1 + random() % 255);
-    };
+    const auto weight = [&] { return static_cast<uint8_t>(DrawValue(random, values, -127) + 128); };
     for (int64_t i = 0; i < dictionary_.size(); ++i) dictionary_[i] = weight();
     for (int64_t i = 0; i < panels_.size(); ++i)
       panels_[i] = type == PackedType::kW4 ? static_cast<uint8_t>(random()) : weight();
@@ -110,9 +116,7 @@ class TestCodes {
       const int32_t lowest = two_planes && r % 2 == 1 ? -128 : -127;
       uint32_t sum = 0;
       for (int64_t i = 0; i < inputs; ++i) {
-        const int32_t code = values == Values::kExtreme
-                                 ? (random() % 2 == 0 ? lowest : 127)
-                                 : lowest + static_cast<int32_t>(random() % static_cast<uint32_t>(128 - lowest));
+        const int32_t code = DrawValue(random, values, lowest);
         codes_[static_cast<size_t>(r * padded_ + i)] = static_cast<int8_t>(code);
         sum += static_cast<uint32_t>(code);
       }
