@@ -12,6 +12,7 @@ int Bench(const std::vector<std::string>& args);
 // Its sub-commands.
 int BenchRoofline(const std::vector<std::string>& args);
 int BenchStep(const std::vector<std::string>& args);
+int BenchHeads(const std::vector<std::string>& args);
 int BenchLatency(const std::vector<std::string>& args);
 
 }  // namespace hydrant::cli

@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <array>
+
 #include "cli/values.h"
 
 namespace hydrant::cli {
@@ -23,6 +25,11 @@ void AddBenchFlags(FlagSet& flags, BenchOptions& options, const std::string& wha
       },
       fmt::format("Time for {} (default {})", what, options.seconds));
   flags.Switch("--json", &options.json, "Print one JSON object");
+}
+
+std::span<const std::string_view> WeightFormatNames() {
+  static constexpr std::array<std::string_view, 6> kNames = {"w4a8", "w8a8", "w4a16", "w8a16", "bf16", "f32"};
+  return kNames;
 }
 
 std::unique_ptr<base::ThreadPool> BenchPool(const BenchOptions& options) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/thread_pool.h"
@@ -21,6 +23,9 @@ struct BenchOptions {
 
 // --threads, --cpu-target, --seconds, --json. `seconds` in `options` is the default; `what` it is spent on.
 void AddBenchFlags(FlagSet& flags, BenchOptions& options, const std::string& what);
+
+// Formats that random weights can be made in.
+std::span<const std::string_view> WeightFormatNames();
 
 std::unique_ptr<base::ThreadPool> BenchPool(const BenchOptions& options);
 

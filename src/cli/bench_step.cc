@@ -33,7 +33,6 @@ constexpr const char* kExamples =
     "  hydrant bench step --shape tale --weights w8a8 --rows 1,5,17 --json\n"
     "  hydrant bench step --shape 7b --weights w4a8 --rows 1 --prefill 512\n";
 
-constexpr std::array<std::string_view, 6> kFormats = {"w4a8", "w8a8", "w4a16", "w8a16", "bf16", "f32"};
 constexpr std::array<DType, 3> kKvTypes = {DType::kF32, DType::kBF16, DType::kF16};
 constexpr int kMostRows = 512;
 
@@ -82,7 +81,7 @@ void AddWorkFlags(FlagSet& flags, Options& options) {
       "7b (Llama 7B), 1b (Llama 3.2 1B) or tale (the embedded model) (default 7b)");
   flags.Value(
       "--weights", "FORMAT",
-      [&options](const std::string& value) { options.weights = ParseChoice("--weights", value, kFormats); },
+      [&options](const std::string& value) { options.weights = ParseChoice("--weights", value, WeightFormatNames()); },
       "w4a8, w8a8, w4a16, w8a16, bf16 or f32 (default w4a8)");
   flags.Value(
       "--rows", "LIST", [&options](const std::string& value) { options.step.rows = ParseRows(value); },

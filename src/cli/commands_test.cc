@@ -84,7 +84,8 @@ TEST(CommandsTest, HelpListsCommandsAndEveryCommandHasExamples) {
                                                                                        {"eval", "logits"},
                                                                                        {"bench", "roofline"},
                                                                                        {"bench", "latency"},
-                                                                                       {"bench", "step"}}) {
+                                                                                       {"bench", "step"},
+                                                                                       {"bench", "heads"}}) {
     std::vector<std::string> args = command;
     args.emplace_back("--help");
     const Outcome help = Hydrant(args);
@@ -149,6 +150,29 @@ TEST(CommandsTest, StepTimesEveryNumberOfRows) {
   ExpectRefused({"bench", "step", "--rows", "1,1"}, "--rows has 1 twice");
   ExpectRefused({"bench", "step", "--rows", "1,,2"}, "--rows is \"\", expected an integer from 1 to 512");
   ExpectRefused({"bench", "step", "--shape", "8b"}, "--shape is \"8b\", expected one of 7b, 1b, tale");
+}
+
+TEST(CommandsTest, HeadsAreTimedPartByPart) {
+  const Json random = JsonOf(Hydrant({"bench", "heads", "--shape", "tale", "--heads", "medusa,hydra++", "--threads",
+                                      "1", "--seconds", "0", "--json"}));
+  EXPECT_EQ(random["weights"], "w4a8");
+  EXPECT_EQ(random["head_weights"], "w4a8");
+  ASSERT_EQ(random["methods"].size(), 2U);
+  EXPECT_EQ(random["methods"][0]["parts"].size(), 5U);  // four heads and all of them
+  const Json files = JsonOf(Hydrant(
+      {"bench", "heads", "--model", Model(), "--draft", Heads(), "--threads", "1", "--seconds", "0", "--json"}));
+  for (const Json& hydra : {random["methods"][1], files["methods"][0]}) {
+    EXPECT_EQ(hydra["name"], "hydra++");
+    EXPECT_EQ(hydra["checked"], true);
+    ASSERT_EQ(hydra["parts"].size(), 6U);
+    EXPECT_EQ(hydra["parts"][0]["name"], "prefix layer");
+    EXPECT_GT(hydra["parts"][0]["ms"], 0.001);
+    EXPECT_GT(hydra["step_ms"], 0);
+  }
+  ExpectRefused({"bench", "heads", "--model", Model()}, "--model and --draft go together");
+  ExpectRefused({"bench", "heads", "--model", Model(), "--draft", Heads(), "--shape", "7b"},
+                "--shape is for random weights");
+  ExpectRefused({"bench", "heads", "--heads", "hydra+"}, "did you mean hydra++?");
 }
 
 TEST(CommandsTest, LatencyComparesPlainWithTheHeads) {

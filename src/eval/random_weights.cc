@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "eval/page_buffer.h"
 #include "hydrant/error.h"
+#include "model/linear_packer.h"
 #include "quant/dictionary.h"
 
 namespace hydrant::eval {
@@ -223,7 +224,7 @@ bool MakeRandomModel(const model::ModelConfig& config, quant::WeightFormat forma
   RandomWeights random(1);
   random.AddEmbedding(config.vocab_size, config.hidden_size, &weights->embedding);
   for (model::LayerWeights& layer : weights->layers) random.AddLayer(config, format, &layer);
-  random.Add(config.vocab_size, config.hidden_size, format, &weights->lm_head);
+  random.Add(config.vocab_size, config.hidden_size, model::LmHeadFormat(format), &weights->lm_head);
   weights->bytes = random.bytes();
   return random.Build(pool, on_progress);
 }

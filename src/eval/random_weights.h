@@ -59,7 +59,8 @@ class RandomWeights {
   std::vector<Piece> pieces_;
 };
 
-// A whole model. Throws UserError when there is less memory; false when stopped.
+// A whole model, with the lm head in the format that the engine takes for it. Throws UserError when there is less
+// memory; false when stopped.
 bool MakeRandomModel(const model::ModelConfig& config, quant::WeightFormat format, base::ThreadPool& pool,
                      const FillProgress& on_progress, model::ModelWeights* weights);
 

@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <random>
 
 #include "base/check.h"
 #include "eval/random_weights.h"
+#include "eval/tree_pass.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
-#include "kv/kv_cache.h"
-#include "model/row_batch.h"
 
 namespace hydrant::eval {
 namespace {
@@ -24,92 +22,6 @@ constexpr double kVisitSeconds = 0.02;
 
 double Seconds(Clock::time_point from) { return std::chrono::duration<double>(Clock::now() - from).count(); }
 
-// Nodes of a binary tree in level order: a parent precedes its children.
-std::vector<int32_t> PathTo(int32_t node) {
-  std::vector<int32_t> path;
-  for (int32_t n = node; n > 0; n = (n - 1) / 2) path.push_back(n);
-  path.push_back(0);
-  std::reverse(path.begin(), path.end());
-  return path;
-}
-
-// One sequence with a context of random keys and values, and passes over it.
-class Bench {
- public:
-  Bench(kernels::Queue* queue, const model::ModelWeights* weights, DType kv_type, int context, int max_rows)
-      : queue_(queue),
-        weights_(weights),
-        context_(context),
-        decoder_(queue, weights),
-        pool_(model::KvShapeFor(weights->config, kv_type), (context + max_rows) / kernels::kBlockPositions + 1),
-        table_(&pool_) {
-    const bool fits = table_.Reserve(context + max_rows);
-    HYDRANT_CHECK(fits);
-    FillContext();
-  }
-
-  // Verification of a tree: the nodes in `nodes`, ancestors included.
-  const model::ForwardOutput& Tree(const std::vector<int32_t>& nodes) {
-    batch_.Clear();
-    for (const int32_t node : nodes) {
-      batch_.AddTreeRow(TokenOf(node), context_, PathTo(node), table_.blocks());
-      batch_.WantLogits();
-    }
-    batch_.Seal();
-    decoder_.Forward(batch_, pool_, output_);
-    return output_;
-  }
-
-  void Prefill(int tokens, int chunk) {
-    for (int first = 0; first < tokens; first += chunk) {
-      batch_.Clear();
-      std::vector<int32_t> ids;
-      for (int i = first; i < std::min(first + chunk, tokens); ++i) ids.push_back(TokenOf(i));
-      batch_.AddChain(ids, first, table_.blocks());
-      if (first + chunk >= tokens) batch_.WantLogits();
-      batch_.Seal();
-      decoder_.Forward(batch_, pool_, output_);
-    }
-  }
-
- private:
-  int32_t TokenOf(int index) const { return static_cast<int32_t>((index * 7919 + 1) % weights_->config.vocab_size); }
-
-  void FillContext() {
-    if (context_ == 0) return;
-    const model::ModelConfig& config = weights_->config;
-    Matrix k(context_, config.num_kv_heads * config.head_dim), v(context_, k.cols());
-    std::vector<kernels::RowKv> rows;
-    for (int32_t p = 0; p < context_; ++p) {
-      rows.push_back({.blocks = table_.blocks(), .path = nullptr, .position = p, .identity_length = p + 1, .slot = p});
-    }
-    std::minstd_rand random(1);
-    for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-      for (Matrix* matrix : {&k, &v}) {
-        for (int64_t r = 0; r < context_; ++r) {
-          for (float& value : matrix->row_span(r)) value = 1e-9F * static_cast<float>(random()) - 1.0F;
-        }
-      }
-      kernels::StoreKv(*queue_, k, v, rows, pool_.layer(layer));
-    }
-  }
-
-  kernels::Queue* queue_;
-  const model::ModelWeights* weights_;
-  int context_;
-  model::Decoder decoder_;
-  kv::BlockPool pool_;
-  kv::BlockTable table_;
-  model::RowBatch batch_;
-  model::ForwardOutput output_;
-};
-
-std::vector<int32_t> AllNodes(int rows) {
-  std::vector<int32_t> nodes(static_cast<size_t>(rows));
-  for (int i = 0; i < rows; ++i) nodes[static_cast<size_t>(i)] = i;
-  return nodes;
-}
-
 bool SameRow(const Matrix& a, int64_t row_a, const Matrix& b, int64_t row_b) {
   return std::memcmp(a.row(row_a), b.row(row_b), static_cast<size_t>(a.cols()) * sizeof(float)) == 0;
 }
@@ -119,9 +31,9 @@ bool Check(const StepOptions& options, int most) {
   model::ModelWeights one = *options.weights;
   one.layers.resize(1);
   one.config.num_layers = 1;
-  const std::vector<int32_t> spine = PathTo(most - 1);
+  const std::vector<int32_t> spine = PathToNode(most - 1);
   kernels::Queue portable{options.queue->pool, &kernels::PortableKernels()};
-  Bench slow(&portable, &one, DType::kF32, options.context, most),
+  TreePass slow(&portable, &one, DType::kF32, options.context, most),
       fast(options.queue, &one, DType::kF32, options.context, most);
   const model::ForwardOutput& expected = slow.Tree(spine);
   for (const int rows : options.rows) {
@@ -179,7 +91,7 @@ class StepMeasurement {
       result_.checked = Check(options_, most_);
     }
     const int slots = std::max(most_, options_.prefill - options_.context);
-    Bench bench(options_.queue, options_.weights, options_.kv_type, options_.context, slots);
+    TreePass bench(options_.queue, options_.weights, options_.kv_type, options_.context, slots);
     RooflineProbe probe(options_.queue->pool, options_.queue->table, result_.weight_bytes + result_.kv_bytes);
     const size_t kinds = options_.rows.size() + (options_.prefill > 0 ? 1 : 0);
     std::vector<Samples> samples(kinds);
@@ -215,7 +127,7 @@ class StepMeasurement {
 
   bool IsPrefill(size_t kind) const { return kind == options_.rows.size(); }
 
-  std::vector<double> Visit(Bench& bench, size_t kind) const {
+  std::vector<double> Visit(TreePass& bench, size_t kind) const {
     const std::vector<int32_t> nodes = IsPrefill(kind) ? std::vector<int32_t>() : AllNodes(options_.rows[kind]);
     std::vector<double> seconds;
     const Clock::time_point visit = Clock::now();

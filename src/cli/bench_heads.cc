@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "cli/bench.h"
+#include "cli/bench_flags.h"
+#include "cli/engine_flags.h"
+#include "cli/errors.h"
+#include "cli/progress.h"
+#include "cli/terminal.h"
+#include "cli/values.h"
+#include "draft/head_tensors.h"
+#include "engine/loaded_model.h"
+#include "eval/heads.h"
+#include "eval/random_heads.h"
+#include "hydrant/error.h"
+#include "kernels/kernels.h"
+#include "tree/parse.h"
+
+namespace hydrant::cli {
+namespace {
+
+using base::Json;
+
+constexpr const char* kDescription =
+    "What drafting costs (the paper's Table 1): the prefix layer, each head, the base model's step; beside each the "
+    "bytes\n"
+    "of its weights and the time that reading them takes. With --shape: random weights, no download. With --model and\n"
+    "--draft: heads that are there. The heads' logits are first compared with the portable kernels', bit for bit.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  hydrant bench heads                                       Medusa, Hydra and Hydra++ at 7B in 4 bits\n"
+    "  hydrant bench heads --shape 7b --heads hydra++ --head-weights w8a8 --tree mc_sim_7b_63\n"
+    "  hydrant bench heads --model vicuna-7b --draft hydra-pp-7b --draft medusa-7b --json\n";
+
+struct Options {
+  BenchOptions bench{.seconds = 5};
+  std::string shape = "7b", weights = "w4a8", head_weights;
+  std::vector<std::string> kinds = {"medusa", "hydra", "hydra++"};
+  EngineOptions engine;  // with --model
+  std::vector<std::string> drafts;
+  int context = 32;
+  bool no_check = false;
+};
+
+// One method's result with what it was measured on.
+struct Measured {
+  std::string name;
+  int32_t nodes = 0;
+  eval::HeadsResult result;
+};
+
+void AddShapeFlags(FlagSet& flags, Options& options) {
+  flags.Group("Random weights");
+  flags.Value(
+      "--shape", "NAME",
+      [&options](const std::string& value) { options.shape = ParseChoice("--shape", value, eval::ShapeNames()); },
+      "7b (Llama 7B), 1b (Llama 3.2 1B) or tale (the embedded model) (default 7b)");
+  flags.Value(
+      "--weights", "FORMAT",
+      [&options](const std::string& value) { options.weights = ParseChoice("--weights", value, WeightFormatNames()); },
+      "w4a8, w8a8, w4a16, w8a16, bf16 or f32 (default w4a8)");
+  flags.Value(
+      "--head-weights", "FORMAT",
+      [&options](const std::string& value) {
+        options.head_weights = ParseChoice("--head-weights", value, WeightFormatNames());
+      },
+      "The same of the heads (default: as --weights)");
+  flags.Value(
+      "--heads", "LIST",
+      [&options](const std::string& value) {
+        options.kinds.clear();
+        for (size_t begin = 0; begin <= value.size();) {
+          const size_t end = std::min(value.find(',', begin), value.size());
+          options.kinds.push_back(ParseChoice("--heads", value.substr(begin, end - begin), eval::HeadKindNames()));
+          begin = end + 1;
+        }
+      },
+      "medusa, hydra, hydra++, separated by commas (default all)");
+}
+
+bool ParseFlags(const std::vector<std::string>& args, Options& options) {
+  FlagSet flags("hydrant bench heads", kDescription, kExamples);
+  AddShapeFlags(flags, options);
+  flags.Group("Weights in files");
+  flags.Text("--model", "DIR", &options.engine.model, "Base model folder");
+  flags.Repeated(
+      "--draft", "DIR", [&options](const std::string& value) { options.drafts.push_back(value); },
+      "Folder with heads; may be given several times");
+  flags.Group("Work");
+  flags.Text("--tree", "TREE", &options.engine.tree, "The tree to fill (default: a chain through all heads)");
+  flags.Value(
+      "--context", "N",
+      [&options](const std::string& value) {
+        options.context = static_cast<int>(ParseInteger("--context", value, 0, 1 << 17));
+      },
+      "Positions before the base step's row (default 32)");
+  flags.Switch("--no-check", &options.no_check, "Leave out the comparison with the portable kernels");
+  AddBenchFlags(flags, options.bench, "the rounds of each method, at least three");
+  if (!flags.Parse(args)) return false;
+  for (const char* flag : {"--shape", "--weights", "--head-weights", "--heads"}) {
+    if (flags.Given("--model") && flags.Given(flag)) {
+      throw UserError(fmt::format("{} is for random weights, and --model names a folder", flag),
+                      "leave one of them out");
+    }
+  }
+  if (flags.Given("--model") != flags.Given("--draft")) {
+    throw UserError("--model and --draft go together", "give both, or --shape for random weights");
+  }
+  if (flags.Given("--model")) {
+    CheckIsFolder("--model", options.engine.model);
+    for (const std::string& draft : options.drafts) CheckIsFolder("--draft", draft);
+  }
+  if (options.head_weights.empty()) options.head_weights = options.weights;
+  return true;
+}
+
+tree::Topology TreeFor(const Options& options, int32_t heads) {
+  if (options.engine.tree.empty()) {
+    const std::vector<std::vector<int32_t>> chain{std::vector<int32_t>(static_cast<size_t>(heads), 0)};
+    return tree::Topology::FromPaths(chain);
+  }
+  const tree::NamedTopology named = tree::ParseTree(options.engine.tree, "--tree");
+  return named.topology.CutToDepth(std::min(heads, named.topology.max_depth()));
+}
+
+class HeadsBench {
+ public:
+  explicit HeadsBench(const Options& options) : options_(options), progress_("bench heads") {}
+
+  std::vector<Measured> OfShapes(kernels::Queue& queue) {
+    std::vector<Measured> measured;
+    const auto fill = [this](double share) { return Note(share, "making random weights"); };
+    model::ModelWeights base;
+    if (!eval::MakeRandomModel(eval::ShapeConfig(options_.shape), *quant::WeightFormatNamed(options_.weights),
+                               *queue.pool, fill, &base)) {
+      return measured;
+    }
+    const quant::WeightFormat format = *quant::WeightFormatNamed(options_.head_weights);
+    for (const std::string& kind : options_.kinds) {
+      const draft::HeadsInfo info = eval::HeadKindInfo(kind);
+      kernels::Queue portable{queue.pool, &kernels::PortableKernels()};
+      kernels::Queue* const queues[] = {&queue, &portable};
+      const auto drafters = eval::MakeRandomHeads(info, base, format, queues, fill);
+      if (drafters.empty() || Interrupted()) return measured;
+      measured.push_back(Measure({&queue, &base, drafters[0].get(), drafters[1].get(), DType::kF32}, info));
+    }
+    return measured;
+  }
+
+  std::vector<Measured> OfFolders() {
+    std::vector<Measured> measured;
+    for (const std::string& draft : options_.drafts) {
+      if (Interrupted()) break;
+      EngineOptions own = options_.engine;
+      own.draft = draft;
+      own.threads = options_.bench.threads;
+      own.cpu_target = options_.bench.cpu_target;
+      own.load_tokenizer = false;
+      const std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(own);
+      progress_.Clear();
+      for (const std::string& warning : loaded->info.warnings) PrintError(fmt::format("warning: {}\n", warning));
+      own.cpu_target = "portable";
+      const auto portable = options_.no_check ? nullptr : engine::LoadModel(own);
+      measured.push_back(Measure({&loaded->queue, &loaded->weights, loaded->drafter.get(),
+                                  portable ? portable->drafter.get() : nullptr, loaded->kv_type},
+                                 draft::OpenHeads(draft).info));
+    }
+    return measured;
+  }
+
+ private:
+  bool Note(double share, const std::string& note) {
+    progress_.Update(share, note);
+    return !Interrupted();
+  }
+
+  struct Heads {
+    kernels::Queue* queue;
+    const model::ModelWeights* base;
+    draft::Drafter *drafter, *portable;
+    DType kv_type;
+  };
+
+  Measured Measure(const Heads& what, const draft::HeadsInfo& info) {
+    Measured measured{.name = info.name, .nodes = 0, .result = {}};
+    const model::ModelConfig& config = what.base->config;
+    eval::HeadsOptions heads{.queue = what.queue, .base = what.base, .drafter = what.drafter};
+    if (!options_.no_check) heads.portable = what.portable;
+    heads.part_weights = eval::PartWeights(info, config, config.vocab_size);
+    heads.tree = TreeFor(options_, what.drafter->max_depth());
+    heads.context = options_.context;
+    heads.kv_type = what.kv_type;
+    heads.seconds = options_.bench.seconds;
+    heads.on_progress = [this, &info](double share, const std::string& note) {
+      return Note(share, fmt::format("{}: {}", info.name, note));
+    };
+    measured.nodes = heads.tree.num_nodes() - 1;
+    measured.result = eval::MeasureHeads(heads);
+    progress_.Clear();
+    return measured;
+  }
+
+  const Options& options_;
+  Progress progress_;
+};
+
+Json HeadsJson(const Options& options, std::span<const Measured> methods) {
+  Json json = {{"threads", options.bench.threads > 0 ? options.bench.threads : base::DefaultThreads()},
+               {"target", kernels::KernelsFor(options.bench.cpu_target).name},
+               {"context", options.context},
+               {"methods", Json::array()},
+               {"version", HYDRANT_VERSION}};
+  if (options.engine.model.empty()) {
+    json["shape"] = options.shape;
+    json["weights"] = options.weights;
+    json["head_weights"] = options.head_weights;
+  } else {
+    json["model"] = options.engine.model;
+  }
+  for (size_t m = 0; m < methods.size(); ++m) {
+    const eval::HeadsResult& result = methods[m].result;
+    Json method = {{"name", methods[m].name}, {"tree_nodes", methods[m].nodes}, {"step_bytes", result.step_bytes},
+                   {"rounds", result.rounds}, {"checked", result.checked},      {"parts", Json::array()}};
+    if (!options.drafts.empty()) method["draft"] = options.drafts[m];
+    PutSpread(method, "step_ms", result.step_ms);
+    PutSpread(method, "read_gb_s", result.read_gb_s);
+    for (const eval::DraftPart& part : result.parts) {
+      Json row = {{"name", part.name}, {"bytes", part.bytes}, {"ratio", part.ratio}, {"of_step", part.of_step}};
+      PutSpread(row, "ms", part.ms);
+      PutSpread(row, "read_ms", part.read_ms);
+      method["parts"].push_back(std::move(row));
+    }
+    json["methods"].push_back(std::move(method));
+  }
+  return json;
+}
+
+std::string HeadsText(const Options& options, const Measured& measured) {
+  const eval::HeadsResult& result = measured.result;
+  const std::string what = options.engine.model.empty()
+                               ? fmt::format("{} {}, heads {}", options.shape, options.weights, options.head_weights)
+                               : options.engine.model;
+  std::string text = fmt::format("{} on {}, {}, a tree of {} nodes\n", measured.name, what,
+                                 kernels::KernelsFor(options.bench.cpu_target).name, measured.nodes);
+  text += fmt::format("{:14} {:>10} {:>10} {:>8} {:>9} {:>10} {:>11}\n", "", "ms", "least", "GB", "read ms", "ms/read",
+                      "% of a step");
+  for (const eval::DraftPart& part : result.parts) {
+    text += fmt::format("{:14} {:10.3f} {:10.3f} {:8.3f} {:9.3f} {:10.2f} {:11.1f}\n", part.name, part.ms.median,
+                        part.ms.min, 1e-9 * static_cast<double>(part.bytes), part.read_ms.median, part.ratio,
+                        100 * part.of_step);
+  }
+  const double step_read = 1e-6 * static_cast<double>(result.step_bytes) / result.read_gb_s.median;
+  text += fmt::format("{:14} {:10.3f} {:10.3f} {:8.3f} {:9.3f} {:10.2f} {:11.1f}\n", "base step", result.step_ms.median,
+                      result.step_ms.min, 1e-9 * static_cast<double>(result.step_bytes), step_read,
+                      result.step_ms.median / step_read, 100.0);
+  text += fmt::format("read {:.1f} GB/s ({:.1f} .. {:.1f}), {} rounds in turn; {}\n\n", result.read_gb_s.median,
+                      result.read_gb_s.min, result.read_gb_s.max, result.rounds,
+                      result.checked ? "checked: equal to the portable kernels, bit for bit" : "not checked");
+  return text;
+}
+
+}  // namespace
+
+int BenchHeads(const std::vector<std::string>& args) {
+  Options options;
+  if (!ParseFlags(args, options)) return kExitOk;
+  HeadsBench bench(options);
+  std::vector<Measured> measured;
+  if (options.engine.model.empty()) {
+    const std::unique_ptr<base::ThreadPool> pool = BenchPool(options.bench);
+    kernels::Queue queue{pool.get(), &kernels::KernelsFor(options.bench.cpu_target)};
+    measured = bench.OfShapes(queue);
+  } else {
+    measured = bench.OfFolders();
+  }
+  if (options.bench.json) {
+    Print(base::DumpJson(HeadsJson(options, measured)) + "\n");
+  } else {
+    for (const Measured& method : measured) Print(HeadsText(options, method));
+  }
+  return Interrupted() ? kExitInterrupted : kExitOk;
+}
+
+}  // namespace hydrant::cli

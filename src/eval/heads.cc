@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eval/heads.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+
+#include "base/check.h"
+#include "eval/random_weights.h"
+#include "eval/tree_pass.h"
+#include "hydrant/error.h"
+#include "kernels/choose.h"
+#include "kernels/kernels.h"
+
+namespace hydrant::eval {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMinRounds = 3;
+constexpr double kVisitSeconds = 0.005;
+constexpr size_t kMostCalls = 32;
+
+double Milliseconds(Clock::time_point from) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - from).count();
+}
+
+// Median time of fn(), called for some milliseconds, at most kMostCalls times.
+template <typename Fn>
+double TimeOf(const Fn& fn) {
+  std::vector<double> times;
+  const Clock::time_point visit = Clock::now();
+  do {
+    const Clock::time_point start = Clock::now();
+    fn();
+    times.push_back(Milliseconds(start));
+  } while (Milliseconds(visit) < 1000 * kVisitSeconds && times.size() < kMostCalls);
+  return SpreadOf(std::move(times)).median;
+}
+
+// The drafter with one sequence: hidden rows go in, trees come out.
+class Draft {
+ public:
+  Draft(const HeadsOptions& options, draft::Drafter* drafter)
+      : drafter_(drafter),
+        positions_(static_cast<int32_t>(options.committed * (kMostCalls + 1))),
+        hidden_(options.committed, options.base->config.hidden_size),
+        noise_(options.queue->table, 0, static_cast<int32_t>(options.base->config.vocab_size)) {
+    for (int64_t r = 0; r < hidden_.rows(); ++r) {
+      for (int64_t c = 0; c < hidden_.cols(); ++c) {
+        hidden_.row(r)[c] = 0.1F * static_cast<float>((r * 31 + c * 17) % 41 - 20);
+      }
+    }
+    for (int32_t depth = 1; depth <= options.tree.max_depth(); ++depth) {
+      tree::TokenTree tree{.topology = options.tree.CutToDepth(depth), .tokens = {}};
+      tree.tokens.assign(static_cast<size_t>(tree.topology.num_nodes()), 1);
+      trees_.push_back(std::move(tree));
+    }
+    Restart();
+  }
+
+  void Restart() {
+    state_ = drafter_->NewState(positions_);
+    Absorb();
+  }
+  void Absorb() {
+    draft::AbsorbInput input{.state = state_.get(), .hidden = hidden_};
+    drafter_->Absorb(std::span(&input, 1));
+  }
+  void Propose(int32_t depth) {
+    draft::ProposeInput input;
+    input.state = state_.get();
+    input.tree = &trees_[static_cast<size_t>(depth) - 1];
+    input.sampling = &sampling_;
+    input.output = output_;
+    input.noise = &noise_;
+    drafter_->Propose(std::span(&input, 1));
+  }
+  void Logits(Matrix& out) { drafter_->HeadLogits(*state_, 1, {}, out); }
+  int32_t depths() const { return static_cast<int32_t>(trees_.size()); }
+
+ private:
+  draft::Drafter* drafter_;
+  int32_t positions_;  // that TimeOf(Absorb) may come to after Restart
+  Matrix hidden_;
+  kernels::NoiseCache noise_;
+  SamplingOptions sampling_;
+  std::vector<int32_t> output_ = {1};
+  std::vector<tree::TokenTree> trees_;  // cut to depth 1, 2, ..
+  std::unique_ptr<draft::DraftState> state_;
+};
+
+// The same rows absorbed and the same heads run by the target and by the portable table.
+bool Check(const HeadsOptions& options) {
+  Matrix found, expected;
+  Draft(options, options.drafter).Logits(found);
+  Draft(options, options.portable).Logits(expected);
+  for (int64_t head = 0; head < expected.rows(); ++head) {
+    if (std::memcmp(expected.row(head), found.row(head), static_cast<size_t>(found.cols()) * sizeof(float)) == 0)
+      continue;
+    throw InternalError(
+        "head " + std::to_string(head + 1) + " on " + options.queue->table->name + " differs from the portable one",
+        "this is a bug in hydrant; please report it with the command that led here");
+  }
+  return true;
+}
+
+// Times of one part, a value per round.
+struct PartSamples {
+  std::vector<double> ms, read_ms, ratio, of_step;
+
+  void Add(double time, double bytes, double read_gb_s, double step) {
+    ms.push_back(time);
+    read_ms.push_back(1e-6 * bytes / read_gb_s);
+    ratio.push_back(read_ms.back() > 0 ? time / read_ms.back() : 0);
+    of_step.push_back(time / step);
+  }
+};
+
+DraftPart PartOf(std::string name, int64_t bytes, PartSamples samples) {
+  return {.name = std::move(name),
+          .bytes = bytes,
+          .ms = SpreadOf(std::move(samples.ms)),
+          .read_ms = SpreadOf(std::move(samples.read_ms)),
+          .ratio = SpreadOf(std::move(samples.ratio)).median,
+          .of_step = SpreadOf(std::move(samples.of_step)).median};
+}
+
+// The drafter's bytes, shared out by weights; heads below the tree's depth only. All parts last.
+std::vector<int64_t> PartBytes(const HeadsOptions& options, int32_t depths) {
+  const std::vector<int64_t>& weights = options.part_weights;
+  const auto total = static_cast<double>(std::accumulate(weights.begin(), weights.end(), int64_t{0}));
+  std::vector<int64_t> bytes;
+  for (size_t part = 0; part <= static_cast<size_t>(depths); ++part) {
+    const double share = static_cast<double>(weights[part]) / total;
+    bytes.push_back(static_cast<int64_t>(static_cast<double>(options.drafter->weight_bytes()) * share));
+  }
+  bytes.push_back(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}));
+  return bytes;
+}
+
+// Milliseconds of one round.
+struct Round {
+  double step = 0, absorb = 0;
+  std::vector<double> propose;  // by depth
+};
+
+// Least time of drafting to a depth.
+double Least(const std::vector<Round>& rounds, size_t depth) {
+  if (depth == 0) return 0;
+  double least = rounds.front().propose[depth - 1];
+  for (const Round& round : rounds) least = std::min(least, round.propose[depth - 1]);
+  return least;
+}
+
+Round RunRound(TreePass& pass, Draft& draft) {
+  Round round;
+  round.step = TimeOf([&pass] { pass.Tree({0}); });
+  draft.Restart();
+  round.absorb = TimeOf([&draft] { draft.Absorb(); });
+  for (int32_t depth = 1; depth <= draft.depths(); ++depth) {
+    round.propose.push_back(TimeOf([&draft, depth] { draft.Propose(depth); }));
+  }
+  return round;
+}
+
+}  // namespace
+
+HeadsResult MeasureHeads(const HeadsOptions& options) {
+  HeadsResult result;
+  const auto note = [&options](double share, const std::string& text) {
+    return !options.on_progress || options.on_progress(share, text);
+  };
+  if (options.portable != nullptr && note(0, "checking")) result.checked = Check(options);
+  TreePass pass(options.queue, options.base, options.kv_type, options.context, 1);
+  Draft draft(options, options.drafter);
+  result.step_bytes = BytesRead(*options.base);
+  const std::vector<int64_t> bytes = PartBytes(options, draft.depths());
+  RooflineProbe probe(options.queue->pool, options.queue->table, bytes.back());
+  std::vector<PartSamples> samples(bytes.size());
+  std::vector<double> steps, reads;
+  std::vector<Round> rounds;
+  RunRound(pass, draft);  // pages, buffers
+  double before = probe.ReadGbPerSecond();
+  const Clock::time_point start = Clock::now();
+  for (double share = 0; result.rounds < kMinRounds || share < 1; ++result.rounds) {
+    rounds.push_back(RunRound(pass, draft));
+    const Round& round = rounds.back();
+    const double after = probe.ReadGbPerSecond(), read = (before + after) / 2;
+    steps.push_back(round.step);
+    reads.push_back(read);
+    samples[0].Add(round.absorb, static_cast<double>(bytes[0]), read, round.step);
+    for (size_t depth = 1; depth <= round.propose.size(); ++depth) {
+      const double head = round.propose[depth - 1] - (depth > 1 ? round.propose[depth - 2] : 0);
+      samples[depth].Add(head, static_cast<double>(bytes[depth]), read, round.step);
+    }
+    samples.back().Add(round.absorb + round.propose.back(), static_cast<double>(bytes.back()), read, round.step);
+    before = after;
+    share = options.seconds > 0 ? 1e-3 * Milliseconds(start) / options.seconds : 1;
+    if (!note(std::min(share, (result.rounds + 1.0) / kMinRounds), std::to_string(result.rounds + 1) + " rounds"))
+      break;
+  }
+  result.step_ms = SpreadOf(std::move(steps));
+  result.read_gb_s = SpreadOf(std::move(reads));
+  for (size_t part = 0; part < samples.size(); ++part) {
+    if (part == 0 && options.part_weights[0] == 0) continue;
+    std::string name = part == 0 ? "prefix layer" : "head " + std::to_string(part);
+    if (part + 1 == samples.size()) name = "all";
+    result.parts.push_back(PartOf(std::move(name), bytes[part], std::move(samples[part])));
+    // The least difference of two noisy times says nothing; that of their least times does.
+    if (part > 0 && part < samples.size() - 1)
+      result.parts.back().ms.min = Least(rounds, part) - Least(rounds, part - 1);
+  }
+  return result;
+}
+
+std::vector<int64_t> PartWeights(const draft::HeadsInfo& info, const model::ModelConfig& base,
+                                 int64_t draft_vocabulary) {
+  const int64_t width = base.hidden_size;
+  const bool prefix = info.kind == draft::HeadKind::kHydraPrefixMlp;
+  std::vector<int64_t> weights = {prefix ? 4 * width * width + 3 * width * base.intermediate_size : 0};
+  for (int64_t head = 0; head < info.num_heads; ++head) {
+    const int64_t first = info.sequentially_dependent ? 2 * (head + 2) * width * width : 0;
+    const int64_t blocks = info.num_layers - (info.sequentially_dependent ? 1 : 0);
+    weights.push_back(first + (info.tied_blocks ? std::min<int64_t>(blocks, 1) : blocks) * width * width +
+                      draft_vocabulary * width);
+  }
+  return weights;
+}
+
+}  // namespace hydrant::eval

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draft heads of a known kind with random weights, for any base: what drafting costs needs no download.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "draft/drafter.h"
+#include "draft/head_tensors.h"
+#include "eval/random_weights.h"
+#include "kernels/queue.h"
+#include "model/weights.h"
+#include "quant/packed_weight.h"
+
+namespace hydrant::eval {
+
+// "medusa" (4 heads of 1 layer), "hydra" (4 of 1), "hydra++" (4 of 4, tied, and a prefix layer): the paper's.
+std::span<const std::string_view> HeadKindNames();
+draft::HeadsInfo HeadKindInfo(std::string_view name);
+
+// One drafter for each queue, over the same weights. `base` and the queues must outlive them. None when stopped.
+std::vector<std::unique_ptr<draft::Drafter>> MakeRandomHeads(const draft::HeadsInfo& info,
+                                                             const model::ModelWeights& base,
+                                                             quant::WeightFormat format,
+                                                             std::span<kernels::Queue* const> queues,
+                                                             const FillProgress& on_progress);
+
+}  // namespace hydrant::eval
