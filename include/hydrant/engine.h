@@ -27,6 +27,10 @@ struct EngineOptions {
   // auto | stored | f32 | bf16 | w8a8 | w4a8 | w8a16 | w4a16 (docs/algorithms/low_bit_weights.md); auto: what the
   // folder holds. Floats become another format as they are loaded.
   std::string weights = "auto";
+  // Tokens that heads may draft: a JSON file of ids, or the most frequent ones of a text. Empty: all.
+  std::string draft_vocab;
+  std::string draft_vocab_text;
+  int32_t draft_vocab_size = 0;
   std::string head_weights = "auto";  // of the heads; auto with floats under a packed base: w8a8
   // Called while weights are changed, with the share that is done of the base's or of the heads'; may throw to end it.
   std::function<void(double share)> on_pack = {};

@@ -35,6 +35,17 @@ void AddModelFlags(FlagSet& flags, EngineOptions& options) {
         options.head_weights = ParseChoice("--head-weights", value, kWeightFormats);
       },
       "The same for the heads (default auto: w8a8 where the base is packed and the heads are floats)");
+  flags.Text("--draft-vocab", "FILE", &options.draft_vocab,
+             "Heads draft these tokens only: a JSON array of ids. The text stays the same; fewer bytes a step, fewer "
+             "tokens accepted");
+  flags.Text("--draft-vocab-text", "FILE", &options.draft_vocab_text,
+             "The same with the --draft-vocab-size most frequent tokens of a text");
+  flags.Value(
+      "--draft-vocab-size", "N",
+      [&options](const std::string& value) {
+        options.draft_vocab_size = static_cast<int32_t>(ParseInteger("--draft-vocab-size", value, 1, 1 << 24));
+      },
+      "How many tokens of --draft-vocab-text");
 }
 
 void AddMachineFlags(FlagSet& flags, EngineOptions& options) {

@@ -64,6 +64,7 @@ class Drafter {
 struct HeadPacking {
   model::FormatChoice choice;
   model::LinearPacker* packer = nullptr;
+  std::vector<int32_t> draft_vocab = {};  // tokens that heads may draft, ascending; empty: all (draft_vocab.h)
   model::PackReport report = {};
   std::string format = {};  // of the first head
 };

@@ -52,7 +52,7 @@ class PartialSums {
 class Hydra : public Drafter {
  public:
   Hydra(HydraWeights weights, const model::ModelWeights& base, kernels::Queue* queue)
-      : weights_(std::move(weights)), base_(&base), queue_(queue), ranker_(base.config.vocab_size, {}) {
+      : weights_(std::move(weights)), base_(&base), queue_(queue), ranker_(base.config.vocab_size, weights_.token_map) {
     if (weights_.prefix) prefix_ = std::make_unique<PrefixLayer>(std::move(*weights_.prefix), queue);
     for (const HydraHead& head : weights_.heads) {
       runner_.Uses(head.rest);

@@ -23,7 +23,8 @@ struct HydraHead {
 struct HydraWeights {
   HeadsInfo info;
   std::unique_ptr<checkpoint::TensorSource> tensors;
-  std::vector<HydraHead> heads;  // [K]
+  std::vector<HydraHead> heads;    // [K]
+  std::vector<int32_t> token_map;  // [V'], row j of an lm head is the logit of token_map[j]; empty = identity
   std::unique_ptr<PrefixWeights> prefix;
   uint64_t bytes = 0;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <utility>
 
+#include "draft/draft_vocab.h"
 #include "draft/drafter.h"
 #include "draft/head_tensors.h"
 #include "draft/hydra.h"
@@ -17,8 +19,25 @@ const model::Linear& FirstBlock(const MedusaWeights& weights) {
   return head.blocks.empty() ? head.lm_head : head.blocks.front();
 }
 
+Head& HeadOf(HydraHead& head) { return head.rest; }
+Head& HeadOf(Head& head) { return head; }
+
+template <typename Weights>
+void CutVocabulary(Weights& weights, const std::vector<int32_t>& tokens) {
+  if (tokens.empty()) return;
+  if (!weights.token_map.empty()) {
+    throw FileError(weights.info.weights_file, "these heads have a token map of their own", "leave out --draft-vocab");
+  }
+  LmHeadCutter cutter(tokens);
+  for (auto& head : weights.heads) cutter.Cut(HeadOf(head).lm_head);
+  weights.token_map = tokens;
+  // A head that uses the base's lm head gets a smaller one of its own: nothing is saved then.
+  weights.bytes -= std::min(cutter.bytes_saved(), weights.bytes);
+}
+
 template <typename Weights>
 Weights Packed(Weights weights, HeadPacking& packing) {
+  CutVocabulary(weights, packing.draft_vocab);
   AddLinears(weights, packing.choice, *packing.packer);
   packing.report = packing.packer->Run();
   packing.format = FirstBlock(weights).format();

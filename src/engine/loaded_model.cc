@@ -6,7 +6,9 @@
 #include <optional>
 #include <string_view>
 
+#include "base/mapped_file.h"
 #include "base/nearest.h"
+#include "draft/draft_vocab.h"
 #include "hydrant/error.h"
 #include "model/linear_packer.h"
 
@@ -47,6 +49,13 @@ void CheckOptions(const EngineOptions& options) {
   if (options.prefill_chunk < 1 || options.prefill_chunk > kMaxRows) {
     throw UserError("the prefill chunk is " + std::to_string(options.prefill_chunk) + ", expected 1 to " +
                     std::to_string(kMaxRows));
+  }
+  const bool cuts_vocab = !options.draft_vocab.empty() || !options.draft_vocab_text.empty();
+  if (options.draft.empty() && cuts_vocab) {
+    throw UserError("a draft vocabulary needs heads that draft", "name their folder with --draft");
+  }
+  if (!options.draft_vocab_text.empty() && (options.draft_vocab_size < 1 || !options.draft_vocab.empty())) {
+    throw UserError("--draft-vocab-text needs --draft-vocab-size of at least 1, and excludes --draft-vocab");
   }
   if (options.draft.empty() && !options.tree.empty()) {
     throw UserError("--tree needs heads to fill it", "name their folder with --draft");
@@ -94,12 +103,24 @@ model::FormatChoice ChooseHeadFormat(const LoadedModel& loaded) {
   return {.format = quant::WeightFormat::kW8A8, .only_floats = true};
 }
 
+// Tokens that heads may draft; empty: all.
+std::vector<int32_t> DraftVocab(const LoadedModel& loaded) {
+  const EngineOptions& options = loaded.options;
+  const int64_t vocab_size = loaded.weights.config.vocab_size;
+  if (!options.draft_vocab.empty()) return draft::ReadDraftVocab(options.draft_vocab, vocab_size);
+  if (options.draft_vocab_text.empty()) return {};
+  const std::string text = base::ReadTextFile(options.draft_vocab_text);
+  const auto tokenizer = tokenizer::LoadTokenizer(options.model);
+  const std::vector<int32_t> ids = tokenizer->Encode(text, {.parse_special = false, .add_bos = false});
+  return draft::MostFrequentTokens(ids, options.draft_vocab_size, vocab_size);
+}
+
 void LoadDrafter(LoadedModel& loaded) {
   const EngineOptions& options = loaded.options;
   const model::FormatChoice choice = ChooseHeadFormat(loaded);
   if (options.draft.empty()) return;
   model::LinearPacker packer(loaded.pool.get(), options.on_pack);
-  draft::HeadPacking packing{.choice = choice, .packer = &packer};
+  draft::HeadPacking packing{.choice = choice, .packer = &packer, .draft_vocab = DraftVocab(loaded)};
   loaded.drafter = draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, packing, &loaded.info.warnings);
   AddToInfo(packing.report, loaded.info);
   loaded.info.head_weights = packing.format;

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/draft_vocab.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "hydrant/error.h"
+#include "quant/pack.h"
+
+namespace hydrant::draft {
+namespace {
+
+std::string WriteFile(const std::string& text) {
+  const std::string path = ::testing::TempDir() + "draft_vocab.json";
+  std::ofstream(path) << text;
+  return path;
+}
+
+std::string ErrorOf(const std::string& text) {
+  try {
+    ReadDraftVocab(WriteFile(text), 100);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DraftVocabTest, ReadsTokensAscending) {
+  EXPECT_EQ(ReadDraftVocab(WriteFile("[7, 3, 99]"), 100), (std::vector<int32_t>{3, 7, 99}));
+}
+
+TEST(DraftVocabTest, RefusesWhatIsNoListOfTokens) {
+  EXPECT_NE(ErrorOf("[]").find("has no tokens"), std::string::npos);
+  EXPECT_NE(ErrorOf("[1, 2, 1]").find("token 1 stands twice"), std::string::npos);
+  EXPECT_NE(ErrorOf("[100]").find("100"), std::string::npos);
+  EXPECT_NE(ErrorOf("[-1]").find("-1"), std::string::npos);
+  EXPECT_NE(ErrorOf("{}"), "");
+  EXPECT_NE(ErrorOf("[1.5]"), "");
+}
+
+TEST(DraftVocabTest, CountsTokens) {
+  const std::vector<int32_t> text = {5, 5, 5, 2, 2, 9, 1};
+  EXPECT_EQ(MostFrequentTokens(text, 2, 10), (std::vector<int32_t>{2, 5}));
+  EXPECT_EQ(MostFrequentTokens(text, 3, 10), (std::vector<int32_t>{1, 2, 5}));  // 1 and 9 once each
+  EXPECT_EQ(MostFrequentTokens(text, 50, 10).size(), 10U);
+}
+
+model::Linear FloatHead(const std::vector<float>& values, int64_t outputs, int64_t inputs) {
+  model::Linear head;
+  head.weight.data = reinterpret_cast<const uint8_t*>(values.data());
+  head.weight.shape = {outputs, inputs};
+  for (int64_t o = 0; o < outputs; ++o) head.bias.push_back(static_cast<float>(o));
+  return head;
+}
+
+TEST(DraftVocabTest, CutsHeadsToTheirTokens) {
+  constexpr int64_t kOutputs = 40, kInputs = 200;
+  std::vector<float> values;
+  for (int64_t i = 0; i < kOutputs * kInputs; ++i) values.push_back(static_cast<float>((i * 7919) % 251) - 125.0F);
+  const std::vector<int32_t> tokens = {0, 3, 15, 16, 17, 31, 32, 39, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+  base::ThreadPool pool(1, false);
+  LmHeadCutter cutter(tokens);
+  model::Linear floats = FloatHead(values, kOutputs, kInputs), again = floats;
+  cutter.Cut(floats);
+  cutter.Cut(again);
+  EXPECT_EQ(floats.weight.data, again.weight.data);
+  EXPECT_EQ(floats.outputs(), static_cast<int64_t>(tokens.size()));
+  const std::vector<float> cut = ToFloats(floats.weight);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    EXPECT_EQ(floats.bias[i], static_cast<float>(tokens[i]));
+    for (size_t c = 0; c < kInputs; ++c) {
+      ASSERT_EQ(cut[i * kInputs + c], values[static_cast<size_t>(tokens[i]) * kInputs + c]);
+    }
+  }
+  for (const auto format : {quant::WeightFormat::kW8A8, quant::WeightFormat::kW4A8}) {
+    model::Linear packed = FloatHead(values, kOutputs, kInputs);
+    packed.packed = quant::Pack({.weight = packed.weight, .name = "x", .file = "y"}, format, {}, pool);
+    const std::vector<float> whole = quant::Unpack(packed.packed->matrix);
+    cutter.Cut(packed);
+    const std::vector<float> part = quant::Unpack(packed.packed->matrix);
+    ASSERT_EQ(part.size(), tokens.size() * kInputs);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      for (size_t c = 0; c < kInputs; ++c) {
+        ASSERT_EQ(part[i * kInputs + c], whole[static_cast<size_t>(tokens[i]) * kInputs + c]) << quant::NameOf(format);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::draft
