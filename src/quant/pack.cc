@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <new>
 
 #include "base/check.h"
@@ -26,14 +27,34 @@ using kernels::PackedMatrix;
 using kernels::PackedType;
 
 constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kChunk = 2 * kHugePage;
 
-std::shared_ptr<uint8_t> Allocate(size_t bytes) {
-  const size_t alignment = bytes >= kHugePage ? kHugePage : static_cast<size_t>(kLineBytes);
-  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  auto* memory = static_cast<uint8_t*>(std::aligned_alloc(alignment, rounded));
+std::shared_ptr<uint8_t> AllocateHuge(size_t bytes) {
+  const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  auto* memory = static_cast<uint8_t*>(std::aligned_alloc(kHugePage, rounded));
   if (memory == nullptr) throw std::bad_alloc();
-  if (bytes >= kHugePage) madvise(memory, rounded, MADV_HUGEPAGE);  // refused: smaller pages
+  madvise(memory, rounded, MADV_HUGEPAGE);  // refused: smaller pages
   return {memory, [](uint8_t* p) { std::free(p); }};
+}
+
+// Matrices of less than a huge page lie side by side in chunks of two: tale-14m would be 3,400 small pages, more than
+// a core's second-level TLB has entries.
+std::shared_ptr<uint8_t> Allocate(size_t bytes) {
+  static std::mutex mutex;
+  static std::weak_ptr<uint8_t> chunk;  // freed with the last matrix in it
+  static size_t used = 0;
+  if (bytes >= kHugePage) return AllocateHuge(bytes);
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<uint8_t> memory = chunk.lock();
+  if (!memory || used + bytes > kChunk) {
+    memory = AllocateHuge(kChunk);
+    chunk = memory;
+    used = 0;
+  }
+  uint8_t* place = memory.get() + used;
+  used +=
+      (bytes + static_cast<size_t>(kLineBytes) - 1) / static_cast<size_t>(kLineBytes) * static_cast<size_t>(kLineBytes);
+  return {memory, place};
 }
 
 // One row as floats; every value is finite or refused.
