@@ -39,9 +39,9 @@ constexpr const char* kExamples =
 
 struct Options {
   BenchOptions bench{.seconds = 5};
-  std::string shape = "7b", weights = "w4a8", head_weights;
+  std::string shape = "7b";
   std::vector<std::string> kinds = {"medusa", "hydra", "hydra++"};
-  EngineOptions engine;  // with --model
+  EngineOptions engine;  // with --shape: the formats only
   std::vector<std::string> drafts;
   int context = 32;
   bool no_check = false;
@@ -50,6 +50,7 @@ struct Options {
 // One method's result with what it was measured on.
 struct Measured {
   std::string name;
+  std::string weights;  // of the base
   int32_t nodes = 0;
   eval::HeadsResult result;
 };
@@ -60,16 +61,6 @@ void AddShapeFlags(FlagSet& flags, Options& options) {
       "--shape", "NAME",
       [&options](const std::string& value) { options.shape = ParseChoice("--shape", value, eval::ShapeNames()); },
       "7b (Llama 7B), 1b (Llama 3.2 1B) or tale (the embedded model) (default 7b)");
-  flags.Value(
-      "--weights", "FORMAT",
-      [&options](const std::string& value) { options.weights = ParseChoice("--weights", value, WeightFormatNames()); },
-      "w4a8, w8a8, w4a16, w8a16, bf16 or f32 (default w4a8)");
-  flags.Value(
-      "--head-weights", "FORMAT",
-      [&options](const std::string& value) {
-        options.head_weights = ParseChoice("--head-weights", value, WeightFormatNames());
-      },
-      "The same of the heads (default: as --weights)");
   flags.Value(
       "--heads", "LIST",
       [&options](const std::string& value) {
@@ -83,6 +74,14 @@ void AddShapeFlags(FlagSet& flags, Options& options) {
       "medusa, hydra, hydra++, separated by commas (default all)");
 }
 
+// Of random weights: 4 bits, and the heads as the base.
+void ChooseFormats(EngineOptions& engine) {
+  if (engine.weights == "auto") engine.weights = "w4a8";
+  ParseChoice("--weights", engine.weights, WeightFormatNames());
+  if (engine.head_weights == "auto") engine.head_weights = engine.weights;
+  ParseChoice("--head-weights", engine.head_weights, WeightFormatNames());
+}
+
 bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   FlagSet flags("hydrant bench heads", kDescription, kExamples);
   AddShapeFlags(flags, options);
@@ -91,6 +90,8 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   flags.Repeated(
       "--draft", "DIR", [&options](const std::string& value) { options.drafts.push_back(value); },
       "Folder with heads; may be given several times");
+  flags.Group("Weights");
+  AddWeightFlags(flags, options.engine);
   flags.Group("Work");
   flags.Text("--tree", "TREE", &options.engine.tree, "The tree to fill (default: a chain through all heads)");
   flags.Value(
@@ -102,7 +103,7 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   flags.Switch("--no-check", &options.no_check, "Leave out the comparison with the portable kernels");
   AddBenchFlags(flags, options.bench, "the rounds of each method, at least three");
   if (!flags.Parse(args)) return false;
-  for (const char* flag : {"--shape", "--weights", "--head-weights", "--heads"}) {
+  for (const char* flag : {"--shape", "--heads"}) {
     if (flags.Given("--model") && flags.Given(flag)) {
       throw UserError(fmt::format("{} is for random weights, and --model names a folder", flag),
                       "leave one of them out");
@@ -115,7 +116,7 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
     CheckIsFolder("--model", options.engine.model);
     for (const std::string& draft : options.drafts) CheckIsFolder("--draft", draft);
   }
-  if (options.head_weights.empty()) options.head_weights = options.weights;
+  if (!flags.Given("--model")) ChooseFormats(options.engine);
   return true;
 }
 
@@ -136,11 +137,11 @@ class HeadsBench {
     std::vector<Measured> measured;
     const auto fill = [this](double share) { return Note(share, "making random weights"); };
     model::ModelWeights base;
-    if (!eval::MakeRandomModel(eval::ShapeConfig(options_.shape), *quant::WeightFormatNamed(options_.weights),
+    if (!eval::MakeRandomModel(eval::ShapeConfig(options_.shape), *quant::WeightFormatNamed(options_.engine.weights),
                                *queue.pool, fill, &base)) {
       return measured;
     }
-    const quant::WeightFormat format = *quant::WeightFormatNamed(options_.head_weights);
+    const quant::WeightFormat format = *quant::WeightFormatNamed(options_.engine.head_weights);
     for (const std::string& kind : options_.kinds) {
       const draft::HeadsInfo info = eval::HeadKindInfo(kind);
       kernels::Queue portable{queue.pool, &kernels::PortableKernels()};
@@ -161,6 +162,7 @@ class HeadsBench {
       own.threads = options_.bench.threads;
       own.cpu_target = options_.bench.cpu_target;
       own.load_tokenizer = false;
+      own.on_pack = PackProgress();
       const std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(own);
       progress_.Clear();
       for (const std::string& warning : loaded->info.warnings) PrintError(fmt::format("warning: {}\n", warning));
@@ -187,7 +189,11 @@ class HeadsBench {
   };
 
   Measured Measure(const Heads& what, const draft::HeadsInfo& info) {
-    Measured measured{.name = info.name, .nodes = 0, .result = {}};
+    const model::Linear& first = what.base->layers.front().q;
+    Measured measured{.name = info.name,
+                      .weights = first.packed ? quant::NameOf(first.packed->format) : NameOf(first.weight.dtype),
+                      .nodes = 0,
+                      .result = {}};
     const model::ModelConfig& config = what.base->config;
     eval::HeadsOptions heads{.queue = what.queue, .base = what.base, .drafter = what.drafter};
     if (!options_.no_check) heads.portable = what.portable;
@@ -217,8 +223,8 @@ Json HeadsJson(const Options& options, std::span<const Measured> methods) {
                {"version", HYDRANT_VERSION}};
   if (options.engine.model.empty()) {
     json["shape"] = options.shape;
-    json["weights"] = options.weights;
-    json["head_weights"] = options.head_weights;
+    json["weights"] = options.engine.weights;
+    json["head_weights"] = options.engine.head_weights;
   } else {
     json["model"] = options.engine.model;
   }
@@ -226,7 +232,10 @@ Json HeadsJson(const Options& options, std::span<const Measured> methods) {
     const eval::HeadsResult& result = methods[m].result;
     Json method = {{"name", methods[m].name}, {"tree_nodes", methods[m].nodes}, {"step_bytes", result.step_bytes},
                    {"rounds", result.rounds}, {"checked", result.checked},      {"parts", Json::array()}};
-    if (!options.drafts.empty()) method["draft"] = options.drafts[m];
+    if (!options.drafts.empty()) {
+      method["draft"] = options.drafts[m];
+      method["weights"] = methods[m].weights;
+    }
     PutSpread(method, "step_ms", result.step_ms);
     PutSpread(method, "read_gb_s", result.read_gb_s);
     for (const eval::DraftPart& part : result.parts) {
@@ -242,9 +251,10 @@ Json HeadsJson(const Options& options, std::span<const Measured> methods) {
 
 std::string HeadsText(const Options& options, const Measured& measured) {
   const eval::HeadsResult& result = measured.result;
-  const std::string what = options.engine.model.empty()
-                               ? fmt::format("{} {}, heads {}", options.shape, options.weights, options.head_weights)
-                               : options.engine.model;
+  const std::string what =
+      options.engine.model.empty()
+          ? fmt::format("{} {}, heads {}", options.shape, options.engine.weights, options.engine.head_weights)
+          : fmt::format("{} (weights {})", options.engine.model, measured.weights);
   std::string text = fmt::format("{} on {}, {}, a tree of {} nodes\n", measured.name, what,
                                  kernels::KernelsFor(options.bench.cpu_target).name, measured.nodes);
   text += fmt::format("{:14} {:>10} {:>10} {:>8} {:>9} {:>10} {:>11}\n", "", "ms", "least", "GB", "read ms", "ms/read",

@@ -77,6 +77,7 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
       "Folder with heads; may be given several times (default: the embedded heads, with the embedded model)");
   flags.Text("--tree", "TREE", &options.engine.tree,
              "Of all heads: a preset, a file or a list (default: each one's own)");
+  AddWeightFlags(flags, options.engine);
   AddPromptFlags(flags, options);
   flags.Group("Measuring");
   flags.Value(
@@ -105,8 +106,9 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
 }
 
 // One engine per heads folder; plain decoding on the first, with the heads idle.
-std::vector<std::unique_ptr<Engine>> LoadEngines(const Options& options) {
+std::vector<std::unique_ptr<Engine>> LoadEngines(Options& options) {
   std::vector<std::unique_ptr<Engine>> engines;
+  options.engine.on_pack = PackProgress();
   for (const std::string& draft : options.drafts) {
     EngineOptions own = options.engine;
     own.draft = draft;
@@ -140,6 +142,8 @@ Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engin
                {"threads", info.threads},
                {"cpu_target", info.cpu_target},
                {"kv_type", options.engine.kv_type},
+               {"weights", info.weights},
+               {"weight_bytes", info.weight_bytes},
                {"texts_equal", true},
                {"version", HYDRANT_VERSION},
                {"methods", Json::array()}};
@@ -149,6 +153,7 @@ Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engin
     Json one = {{"name", methods[m].name}, {"draft", nullptr}, {"tree", nullptr}};
     if (methods[m].use_drafter) {
       one["draft"] = options.drafts[m - 1];
+      one["head_weight_bytes"] = own.head_weight_bytes;
       one["tree"] = {{"name", own.tree_name}, {"nodes", own.tree_nodes}};
     }
     PutSpread(one, "ms", row.ms);
@@ -178,8 +183,10 @@ std::string LatencyText(std::span<const eval::LatencyMethod> methods, const eval
                         row.tokens_per_second.median, row.speedup.median);
   }
   const EngineInfo& info = methods.front().engine->info();
-  return text + fmt::format("All {} tokens are equal in every run. Medians of {} runs each, in turn; {} threads, {}.\n",
-                            result.token_ids.size(), result.rounds, info.threads, info.cpu_target);
+  return text +
+         fmt::format(
+             "All {} tokens are equal in every run. Medians of {} runs each, in turn; {} threads, {}, weights {}.\n",
+             result.token_ids.size(), result.rounds, info.threads, info.cpu_target, info.weights);
 }
 
 }  // namespace

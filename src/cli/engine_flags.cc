@@ -24,6 +24,10 @@ constexpr std::array<std::string_view, 8> kWeightFormats = {"auto", "stored", "f
 void AddModelFlags(FlagSet& flags, EngineOptions& options) {
   flags.Text("--model", "DIR", &options.model, "Base model folder");
   flags.Text("--draft", "DIR", &options.draft, "Folder with Hydra or Medusa heads; without it: plain decoding");
+  AddWeightFlags(flags, options);
+}
+
+void AddWeightFlags(FlagSet& flags, EngineOptions& options) {
   flags.Value(
       "--weights", "FORMAT",
       [&options](const std::string& value) { options.weights = ParseChoice("--weights", value, kWeightFormats); },

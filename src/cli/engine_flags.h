@@ -9,8 +9,10 @@
 
 namespace hydrant::cli {
 
-// --model, --draft.
+// --model, --draft and AddWeightFlags.
 void AddModelFlags(FlagSet& flags, EngineOptions& options);
+// --weights, --head-weights and the draft vocabulary.
+void AddWeightFlags(FlagSet& flags, EngineOptions& options);
 // --threads, --cpu-target, --kv-type, --prefill-chunk.
 void AddMachineFlags(FlagSet& flags, EngineOptions& options);
 

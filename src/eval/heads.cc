@@ -44,7 +44,7 @@ class Draft {
  public:
   Draft(const HeadsOptions& options, draft::Drafter* drafter)
       : drafter_(drafter),
-        positions_(static_cast<int32_t>(options.committed * (kMostCalls + 1))),
+        positions_(options.committed * static_cast<int32_t>(kMostCalls + 1)),
         hidden_(options.committed, options.base->config.hidden_size),
         noise_(options.queue->table, 0, static_cast<int32_t>(options.base->config.vocab_size)) {
     for (int64_t r = 0; r < hidden_.rows(); ++r) {
