@@ -206,28 +206,38 @@ void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows
   });
 }
 
+namespace {
+
+template <typename Word>
+void CopyStrided(const uint8_t* from, int64_t count, int64_t stride, uint8_t* to) {
+  for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * stride, from + i * stride, sizeof(Word));
+}
+
+// Keys in units of a step's dimensions, a block's width apart; values of bf16 in halves of a pair.
+void CopySlot(const KvLayer& kv, const int32_t* blocks, int64_t head, int32_t from, int32_t to) {
+  const uint8_t* key = kv.key(blocks, head, from, 0);
+  uint8_t* key_to = kv.key(blocks, head, to, 0);
+  const uint8_t* value = kv.value(blocks, head, from, 0);
+  uint8_t* value_to = kv.value(blocks, head, to, 0);
+  if (kv.dtype == DType::kBF16) {
+    CopyStrided<uint32_t>(key, kv.head_dim / 2, kBlockPositions * 4, key_to);
+    CopyStrided<uint16_t>(value, kv.head_dim, 4, value_to);
+    return;
+  }
+  if (kv.dtype == DType::kF32) {
+    CopyStrided<uint32_t>(key, kv.head_dim, kBlockPositions * 4, key_to);
+  } else {
+    CopyStrided<uint16_t>(key, kv.head_dim, kBlockPositions * 2, key_to);
+  }
+  std::memcpy(value_to, value, static_cast<size_t>(kv.head_dim) * SizeOf(kv.dtype));
+}
+
+}  // namespace
+
 void CopySlots(const KvLayer& kv, const int32_t* blocks, std::span<const int32_t> from, std::span<const int32_t> to) {
   HYDRANT_CHECK(from.size() == to.size());
-  // Keys in units of a step's dimensions, kBlockPositions of them apart; values of bf16 in halves of a pair.
-  const bool pairs = kv.dtype == DType::kBF16;
-  const size_t bytes = SizeOf(kv.dtype), unit = pairs ? 4 : bytes;
-  const auto units = static_cast<size_t>(kv.head_dim) * bytes / unit;
   for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
-    for (size_t i = 0; i < from.size(); ++i) {
-      const uint8_t* source = kv.key(blocks, h, from[i], 0);
-      uint8_t* target = kv.key(blocks, h, to[i], 0);
-      const size_t step = kBlockPositions * unit;
-      for (size_t d = 0; d < units; ++d) std::memcpy(target + d * step, source + d * step, unit);
-    }
-    for (size_t i = 0; i < from.size(); ++i) {
-      const uint8_t* source = kv.value(blocks, h, from[i], 0);
-      uint8_t* target = kv.value(blocks, h, to[i], 0);
-      if (!pairs) {
-        std::memcpy(target, source, static_cast<size_t>(kv.head_dim) * bytes);
-        continue;
-      }
-      for (int64_t d = 0; d < kv.head_dim; ++d) std::memcpy(target + 4 * d, source + 4 * d, 2);
-    }
+    for (size_t i = 0; i < from.size(); ++i) CopySlot(kv, blocks, h, from[i], to[i]);
   }
 }
 

@@ -16,12 +16,26 @@ inline void Convert(const float* from, int64_t count, uint16_t* to) {
   }
 }
 
-// Element d of the key goes to [step of d][place][d within the step].
+// Element d of the key goes to [step of d][place][d within the step]. Not as a vector scatter, which GCC would make of
+// it and which takes three times as long (AMD Zen 4).
 template <typename Word>
 inline void ScatterKey(const uint8_t* words, int64_t count, uint8_t* to) {
   for (int64_t i = 0; i < count; ++i) {
     __builtin_memcpy(to + i * 32 * static_cast<int64_t>(sizeof(Word)), words + i * static_cast<int64_t>(sizeof(Word)),
                      sizeof(Word));
+    asm volatile("");
+  }
+}
+
+// One half of the pairs of a row of values.
+inline void MergeValues(const uint16_t* words, int64_t count, bool odd, uint8_t* pairs) {
+  const uint32_t kept = odd ? 0xffffU : 0xffff0000U;
+  const int shift = odd ? 16 : 0;
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t pair;
+    __builtin_memcpy(&pair, pairs + 4 * i, 4);
+    pair = (pair & kept) | (static_cast<uint32_t>(words[i]) << shift);
+    __builtin_memcpy(pairs + 4 * i, &pair, 4);
   }
 }
 
@@ -54,8 +68,7 @@ void StoreRows(const StoreKvArgs& args) {
       }
       Convert<kType>(v + d, count, words);
       if (kType == FloatType::kBF16) {
-        uint8_t* pairs = values + (place / 2 * value_width + d) * 4 + place % 2 * 2;
-        for (int64_t i = 0; i < count; ++i) __builtin_memcpy(pairs + 4 * i, words + i, 2);
+        MergeValues(words, count, place % 2 != 0, values + (place / 2 * value_width + d) * 4);
       } else {
         __builtin_memcpy(values + (place * value_width + d) * 2, words, static_cast<uint64_t>(count) * 2);
       }
