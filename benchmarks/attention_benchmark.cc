@@ -2,7 +2,7 @@
 // Attention of a forward pass at the shape of Llama-7B (32 layers, 32 heads of 128, no shared kv heads): ms per forward
 // for trees of R rows over a committed context, beside a plain read of the same keys and values in the same process.
 // Three rows of the first layer are compared with the portable twin's, which sees each alone.
-//   attention_benchmark [bf16|f16|f32] [context] [kv heads] [target]
+//   attention_benchmark [bf16|f16|f32] [context] [kv heads] [target] [rows,rows,...; 512 = a chunk of a prompt]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ namespace hydrant::kernels {
 namespace {
 
 constexpr int64_t kLayers = 32, kHeads = 32, kHeadDim = 128;
+constexpr int32_t kChunk = 512;
 
 Matrix RandomMatrix(int64_t rows, int64_t cols, uint32_t seed) {
   std::mt19937 random(seed);
@@ -53,11 +55,12 @@ struct Setup {
 
   Setup(Queue q, const kv::KvShape& shape, int32_t positions)
       : queue(q), pool(shape, positions / kBlockPositions + 20), context(positions) {
-    if (!table.Reserve(context + 512)) std::abort();
+    if (!table.Reserve(context + kChunk)) std::abort();
     const int64_t width = shape.num_kv_heads * shape.head_dim;
     std::vector<RowKv> rows;
-    for (int32_t p = 0; p < context + 512; ++p) rows.push_back({table.blocks(), nullptr, p, p + 1, p});
-    StoreKv(queue, RandomMatrix(context + 512, width, 1), RandomMatrix(context + 512, width, 2), rows, pool.layer(0));
+    for (int32_t p = 0; p < context + kChunk; ++p) rows.push_back({table.blocks(), nullptr, p, p + 1, p});
+    StoreKv(queue, RandomMatrix(context + kChunk, width, 1), RandomMatrix(context + kChunk, width, 2), rows,
+            pool.layer(0));
     const auto bytes = static_cast<size_t>(pool.layer(1).data - pool.layer(0).data);
     for (int64_t l = 1; l < kLayers; ++l) std::memcpy(pool.layer(l).data, pool.layer(0).data, bytes);
   }
@@ -123,19 +126,27 @@ void Run(Setup& setup, const std::string& what, const std::vector<RowKv>& rows, 
   std::fflush(stdout);
 }
 
-void RunAll(DType dtype, int32_t context, int64_t num_kv_heads, const KernelTable& table) {
+void RunAll(DType dtype, int32_t context, int64_t num_kv_heads, const KernelTable& table,
+            const std::string& rows_list) {
   base::ThreadPool pool(base::DefaultThreads(), true);
   Setup setup({&pool, &table},
               {.num_layers = kLayers, .num_kv_heads = num_kv_heads, .head_dim = kHeadDim, .dtype = dtype}, context);
   std::printf("%s, %s, %d positions, %d threads, %lld kv heads\n", table.name, NameOf(dtype), context,
               pool.num_threads(), static_cast<long long>(num_kv_heads));
-  for (const int32_t num_rows : {1, 2, 4, 6, 8, 16, 32, 64}) {
-    const Tree tree(num_rows, context, setup.table.blocks());
-    Run(setup, "tree R = " + std::to_string(num_rows), tree.rows, num_kv_heads);
+  std::stringstream list(rows_list);
+  for (std::string rows; std::getline(list, rows, ',');) {
+    const int32_t num_rows = std::stoi(rows);
+    if (num_rows == kChunk) {
+      std::vector<RowKv> chunk;
+      for (int32_t p = context; p < context + kChunk; ++p) {
+        chunk.push_back({setup.table.blocks(), nullptr, p, p + 1, p});
+      }
+      Run(setup, "prompt R = 512", chunk, num_kv_heads);
+    } else {
+      const Tree tree(num_rows, context, setup.table.blocks());
+      Run(setup, "tree R = " + rows, tree.rows, num_kv_heads);
+    }
   }
-  std::vector<RowKv> chunk;
-  for (int32_t p = context; p < context + 512; ++p) chunk.push_back({setup.table.blocks(), nullptr, p, p + 1, p});
-  Run(setup, "prompt R = 512", chunk, num_kv_heads);
 }
 
 }  // namespace
@@ -146,6 +157,7 @@ int main(int argc, char** argv) {
   const std::string type = argc > 1 ? argv[1] : "bf16";
   const DType dtype = type == "f32" ? DType::kF32 : type == "f16" ? DType::kF16 : DType::kBF16;
   hydrant::kernels::RunAll(dtype, argc > 2 ? std::atoi(argv[2]) : 1000, argc > 3 ? std::atoi(argv[3]) : 32,
-                           hydrant::kernels::KernelsFor(argc > 4 ? argv[4] : "auto"));
+                           hydrant::kernels::KernelsFor(argc > 4 ? argv[4] : "auto"),
+                           argc > 5 ? argv[5] : "1,2,4,6,8,16,32,64,512");
   return 0;
 }

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <memory>
 #include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -232,6 +235,95 @@ TEST(AttentionTest, ARowDoesNotDependOnPlacesOrOtherRows) {
       ExpectSameBits(alone, ConstRows(a.row(r), 1, q.cols(), a.stride()), name);
     }
   });
+}
+
+// A random tree's rows in one cache, and for each node a cache in which its path was decoded token by token.
+struct TreeAndChains {
+  TestCache tree;
+  std::vector<std::vector<int32_t>> paths;  // slots
+  std::vector<RowKv> rows;
+  std::vector<std::unique_ptr<TestCache>> chains;
+  std::vector<RowKv> chain_rows;
+
+  TreeAndChains(const Shape& shape, int32_t committed, int32_t num_nodes, uint32_t seed)
+      : tree(shape, committed + num_nodes, seed) {
+    std::mt19937 random(seed);
+    for (int32_t n = 0; n < num_nodes; ++n) {
+      std::vector<int32_t> path;
+      if (n > 0) path = paths[random() % static_cast<uint32_t>(n)];
+      path.push_back(committed + n);
+      paths.push_back(path);
+    }
+    base::ThreadPool one(1, false);
+    Queue portable{&one, &PortableKernels()};
+    for (const auto& path : paths) {
+      const auto length = committed + static_cast<int32_t>(path.size());
+      rows.push_back({tree.blocks.data(), path.data(), length - 1, committed, path.back()});
+      auto& chain = chains.emplace_back(std::make_unique<TestCache>(shape, length, seed));
+      for (size_t j = 0; j < path.size(); ++j) {
+        const int32_t position = committed + static_cast<int32_t>(j);
+        const RowKv to{chain->blocks.data(), nullptr, position, position + 1, position};
+        StoreKv(portable, ConstRows(tree.k.row(path[j]), 1, tree.k.cols(), tree.k.stride()),
+                ConstRows(tree.v.row(path[j]), 1, tree.v.cols(), tree.v.stride()), {&to, 1}, chain->kv);
+      }
+      chain_rows.push_back({chain->blocks.data(), nullptr, length - 1, length, length - 1});
+    }
+  }
+};
+
+TEST(AttentionTest, EveryRowOfATreeHasTheBitsOfPlainDecoding) {
+  uint32_t seed = 20;
+  for (const Shape& shape : {Shape{DType::kBF16, 3, 3, 48}, Shape{DType::kF32, 4, 2, 20}, Shape{DType::kF16, 6, 2, 32},
+                             Shape{DType::kBF16, 14, 2, 16}, Shape{DType::kBF16, 70, 1, 8}}) {
+    for (const auto& [committed, num_nodes, window] :
+         {std::array<int32_t, 3>{5, 9, 0}, {31, 40, 0}, {64, 13, 0}, {61, 70, 33}}) {
+      const TreeAndChains both(shape, committed, num_nodes, ++seed);
+      const AttentionOptions options = OptionsFor(shape, window);
+      const Matrix q = RandomMatrix(num_nodes, shape.num_heads * shape.head_dim, seed);
+      ForEveryQueue([&](Queue& queue, const std::string& name) {
+        Matrix out(num_nodes, q.cols()), alone(1, q.cols());
+        Attention(queue, q, both.rows, both.tree.kv, options, out);
+        for (int64_t r = 0; r < num_nodes; ++r) {
+          const auto n = static_cast<size_t>(r);
+          Attention(queue, ConstRows(q.row(r), 1, q.cols(), q.stride()), {&both.chain_rows[n], 1}, both.chains[n]->kv,
+                    options, alone);
+          ExpectSameBits(ConstRows(out.row(r), 1, out.cols(), out.stride()), alone,
+                         shape.Name() + " node " + std::to_string(r) + " of " + std::to_string(num_nodes) + " after " +
+                             std::to_string(committed) + ", " + name);
+        }
+      });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Rows of several sequences, prompts cut anywhere, and a call from inside a parallel region.
+TEST(AttentionTest, ChunksSequencesAndRegionsChangeNothing) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const Shape shape{dtype, 4, 2, 40};
+    TestCache cache(shape, 256, 7);
+    // A second sequence over the same pool: the same blocks in another order.
+    std::vector<int32_t> other(cache.blocks.rbegin(), cache.blocks.rend());
+    std::vector<RowKv> rows;
+    for (int32_t p = 0; p < 150; ++p) rows.push_back(PromptRow(cache, p));
+    for (int32_t p = 90; p < 190; p += 3) rows.push_back({other.data(), nullptr, p, p + 1, p});
+    const auto count = static_cast<int64_t>(rows.size());
+    const Matrix q = RandomMatrix(count, shape.num_heads * shape.head_dim, 8);
+    const AttentionOptions options = OptionsFor(shape, 0);
+    ForEveryQueue([&](Queue& queue, const std::string& name) {
+      Matrix whole(count, q.cols()), cut(count, q.cols()), region(count, q.cols());
+      Attention(queue, q, rows, cache.kv, options, whole);
+      for (int64_t begin = 0, step = 1; begin < count; begin += step, step = step % 31 * 2 + 1) {
+        const int64_t size = std::min(step, count - begin);
+        Attention(queue, ConstRows(q.row(begin), size, q.cols(), q.stride()),
+                  std::span(rows).subspan(static_cast<size_t>(begin), static_cast<size_t>(size)), cache.kv, options,
+                  Rows(cut.row(begin), size, cut.cols(), cut.stride()));
+      }
+      ExpectSameBits(cut, whole, name);
+      Region(queue, [&](Queue& own) { Attention(own, q, rows, cache.kv, options, region); });
+      ExpectSameBits(region, whole, name + " in a region");
+    });
+  }
 }
 
 TEST(AttentionTest, NoRows) {
