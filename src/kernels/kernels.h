@@ -38,6 +38,9 @@ struct KernelTable {
   void (*rope)(float* head, const float* cos, const float* sin, int64_t half);
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   void (*residual_silu)(const float* residual, const float* linear, int64_t n, float* out);
+  // out[i] = from[i], widened; out[i] += x[i].
+  void (*widen)(const uint8_t* from, FloatType type, int64_t n, float* out);
+  void (*add)(const float* x, int64_t n, float* out);
   // Standard Gumbel noise for tokens 0..vocab-1 (noise.h has the definition).
   void (*gumbel_row)(uint64_t seed, uint32_t stream, uint32_t position, int64_t vocab, float* out);
   PeakEntries peak;  // for measuring only

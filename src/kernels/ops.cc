@@ -74,9 +74,7 @@ void ResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out) 
 
 void AddRows(Queue& queue, ConstRows x, Rows out) {
   HYDRANT_CHECK(x.rows == out.rows && x.cols == out.cols);
-  ForRows(queue, x.rows, x.cols, [&](int64_t r) {
-    for (int64_t c = 0; c < x.cols; ++c) out.row(r)[c] += x.row(r)[c];
-  });
+  ForRows(queue, x.rows, x.cols, [&](int64_t r) { queue.table->add(x.row(r), x.cols, out.row(r)); });
 }
 
 void Embed(Queue& queue, const TensorView& table, std::span<const int32_t> tokens, Rows out) {
@@ -88,15 +86,7 @@ void Embed(Queue& queue, const TensorView& table, std::span<const int32_t> token
     const int64_t token = tokens[static_cast<size_t>(r)];
     HYDRANT_CHECK(token >= 0 && token < table.shape[0]);
     const uint8_t* source = table.data + static_cast<size_t>(token * out.cols) * bytes;
-    for (int64_t c = 0; c < out.cols; ++c) {
-      if (type == FloatType::kF32) {
-        std::memcpy(out.row(r) + c, source + 4 * c, 4);
-        continue;
-      }
-      uint16_t bits = 0;
-      std::memcpy(&bits, source + 2 * c, 2);
-      out.row(r)[c] = type == FloatType::kBF16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
-    }
+    queue.table->widen(source, type, out.cols, out.row(r));
   });
 }
 

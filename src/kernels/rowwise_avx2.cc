@@ -17,6 +17,8 @@ namespace {
 
 }  // namespace
 
-RowwiseEntries RowwiseAvx2() { return {RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel}; }
+RowwiseEntries RowwiseAvx2() {
+  return {RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel, WidenKernel, AddKernel};
+}
 
 }  // namespace hydrant::kernels

@@ -18,7 +18,7 @@ namespace {
 }  // namespace
 
 RowwiseEntries RowwiseAvx512() {
-  return {RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel};
+  return {RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel, WidenKernel, AddKernel};
 }
 
 }  // namespace hydrant::kernels

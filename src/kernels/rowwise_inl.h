@@ -19,6 +19,23 @@ inline void StoreN(float* p, Lanes a, int64_t n) {
   }
 }
 
+template <FloatType kType>
+inline void WidenAs(const uint8_t* from, int64_t n, float* out) {
+  ForLanes(n, [&](int64_t i, int64_t lanes) {
+    StoreN(out + i, lanes == 16 ? LoadWide<kType>(from, i) : LoadWidePart<kType>(from, i, lanes), lanes);
+  });
+}
+void WidenKernel(const uint8_t* from, FloatType type, int64_t n, float* out) {
+  if (type == FloatType::kF32) return WidenAs<FloatType::kF32>(from, n, out);
+  if (type == FloatType::kBF16) return WidenAs<FloatType::kBF16>(from, n, out);
+  WidenAs<FloatType::kF16>(from, n, out);
+}
+
+void AddKernel(const float* x, int64_t n, float* out) {
+  ForLanes(n,
+           [&](int64_t i, int64_t lanes) { StoreN(out + i, Add(LoadN(out + i, lanes), LoadN(x + i, lanes)), lanes); });
+}
+
 inline Lanes Silu(Lanes x) { return Div(x, Add(Set(1.0F), Exp(Mul(x, Set(-1.0F))))); }
 
 void RmsNormKernel(const float* x, const float* weight, float eps, int64_t n, float* out) {

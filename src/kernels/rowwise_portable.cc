@@ -16,7 +16,7 @@ namespace {
 }  // namespace
 
 RowwiseEntries RowwisePortable() {
-  return {RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel};
+  return {RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel, WidenKernel, AddKernel};
 }
 
 }  // namespace hydrant::kernels
