@@ -146,7 +146,7 @@ class HeadsBench {
       const draft::HeadsInfo info = eval::HeadKindInfo(kind);
       kernels::Queue portable{queue.pool, &kernels::PortableKernels()};
       kernels::Queue* const queues[] = {&queue, &portable};
-      const auto drafters = eval::MakeRandomHeads(info, base, format, queues, fill);
+      const auto drafters = eval::MakeRandomHeads(info, base, format, options_.engine.draft_vocab_size, queues, fill);
       if (drafters.empty() || Interrupted()) return measured;
       measured.push_back(Measure({&queue, &base, drafters[0].get(), drafters[1].get(), DType::kF32}, info));
     }
@@ -197,7 +197,9 @@ class HeadsBench {
     const model::ModelConfig& config = what.base->config;
     eval::HeadsOptions heads{.queue = what.queue, .base = what.base, .drafter = what.drafter};
     if (!options_.no_check) heads.portable = what.portable;
-    heads.part_weights = eval::PartWeights(info, config, config.vocab_size);
+    const int64_t cut = options_.engine.draft_vocab_size;
+    heads.part_weights =
+        eval::PartWeights(info, config, cut > 0 ? std::min<int64_t>(cut, config.vocab_size) : config.vocab_size);
     heads.tree = TreeFor(options_, what.drafter->max_depth());
     heads.context = options_.context;
     heads.kv_type = what.kv_type;

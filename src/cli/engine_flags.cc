@@ -15,7 +15,7 @@
 namespace hydrant::cli {
 namespace {
 
-constexpr std::array<std::string_view, 3> kKvTypes = {"f32", "bf16", "f16"};
+constexpr std::array<std::string_view, 4> kKvTypes = {"auto", "f32", "bf16", "f16"};
 constexpr std::array<std::string_view, 8> kWeightFormats = {"auto", "stored", "f32",   "bf16",
                                                             "w8a8", "w4a8",   "w8a16", "w4a16"};
 
@@ -65,7 +65,7 @@ void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
   flags.Value(
       "--kv-type", "TYPE",
       [&options](const std::string& value) { options.kv_type = ParseChoice("--kv-type", value, kKvTypes); },
-      "Keys and values are kept as f32, bf16 or f16 (default f32)");
+      "Keys and values are kept as f32, bf16 or f16 (default auto: bf16 under packed weights, else f32)");
   flags.Value(
       "--prefill-chunk", "N",
       [&options](const std::string& value) {

@@ -69,7 +69,7 @@ void AddEngine(const RunOptions& options, const EngineInfo& info, Json& json) {
                        {"bytes_before", info.packed_bytes_before},
                        {"bytes_after", info.packed_bytes_after}};
   }
-  json["kv_type"] = options.engine.kv_type;
+  json["kv_type"] = info.kv_type;
   json["prefill_chunk"] = options.engine.prefill_chunk;
   json["vocab_size"] = info.vocab_size;
   json["max_positions"] = info.max_positions;

@@ -30,7 +30,7 @@ TEST(RunFlagsTest, DefaultsAreThoseOfTheDocumentation) {
   const RunOptions options = Parsed({});
   EXPECT_EQ(options.source, PromptSource::kNone);
   EXPECT_EQ(options.template_name, "auto");
-  EXPECT_EQ(options.engine.kv_type, "f32");
+  EXPECT_EQ(options.engine.kv_type, "auto");
   EXPECT_EQ(options.engine.cpu_target, "auto");
   EXPECT_EQ(options.request.sampling, SamplingOptions());
   EXPECT_EQ(options.request.sampling.temperature, 0.0F);

@@ -15,13 +15,14 @@
 namespace hydrant::engine {
 namespace {
 
-DType KvType(const std::string& name) {
+DType KvType(const std::string& name, const model::ModelWeights& weights) {
+  if (name == "auto") return weights.layers.front().q.packed ? DType::kBF16 : DType::kF32;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     if (name == NameOf(dtype)) return dtype;
   }
-  static constexpr std::string_view kNames[] = {"f32", "bf16", "f16"};
+  static constexpr std::string_view kNames[] = {"auto", "f32", "bf16", "f16"};
   const std::string nearest = base::Nearest(name, kNames);
-  throw UserError("--kv-type '" + name + "' is unknown, expected f32, bf16 or f16",
+  throw UserError("--kv-type '" + name + "' is unknown, expected auto, f32, bf16 or f16",
                   nearest.empty() ? "" : "did you mean " + nearest + "?");
 }
 
@@ -142,6 +143,7 @@ void FillInfo(LoadedModel& loaded) {
   info.cpu_target = loaded.queue.table->name;
   info.threads = loaded.pool->num_threads();
   info.vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size);
+  info.kv_type = NameOf(loaded.kv_type);
   info.max_positions = static_cast<int32_t>(loaded.weights.config.max_positions);
   info.weights = loaded.weights.layers.front().q.format();
   info.weight_bytes = loaded.weights.bytes;
@@ -156,13 +158,13 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   CheckOptions(options);
   auto loaded = std::make_unique<LoadedModel>();
   loaded->options = options;
-  loaded->kv_type = KvType(options.kv_type);
   loaded->queue.table = &kernels::KernelsFor(options.cpu_target);
   loaded->pool =
       std::make_unique<base::ThreadPool>(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
   loaded->queue.pool = loaded->pool.get();
   loaded->weights = model::LoadModelWeights(options.model);
   PackBase(*loaded);
+  loaded->kv_type = KvType(options.kv_type, loaded->weights);
   loaded->tree.name = "none";
   LoadDrafter(*loaded);
   const int64_t offset = loaded->drafter ? loaded->drafter->hidden_layer_offset() : 0;

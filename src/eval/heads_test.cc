@@ -54,7 +54,7 @@ TEST(HeadsTest, EveryKindIsCheckedAndTimedOnEveryTarget) {
         if (table != kernels::AvailableKernels().back() && name != "hydra++") continue;
         const draft::HeadsInfo info = HeadKindInfo(name);
         kernels::Queue* const queues[] = {&queue, &portable};
-        const auto drafters = MakeRandomHeads(info, base, format, queues, {});
+        const auto drafters = MakeRandomHeads(info, base, format, 0, queues, {});
         HeadsOptions options{.queue = &queue, .base = &base};
         options.drafter = drafters[0].get();
         options.portable = drafters[1].get();
@@ -87,7 +87,7 @@ TEST(HeadsTest, AWrongAnswerIsTold) {
   kernels::Queue queue{&pool, &wrong}, portable{&pool, &kernels::PortableKernels()};
   kernels::Queue* const queues[] = {&queue, &portable};
   const draft::HeadsInfo info = HeadKindInfo("hydra++");
-  const auto drafters = MakeRandomHeads(info, base, WeightFormat::kBF16, queues, {});
+  const auto drafters = MakeRandomHeads(info, base, WeightFormat::kBF16, 0, queues, {});
   HeadsOptions options{.queue = &queue, .base = &base};
   options.drafter = drafters[0].get();
   options.portable = drafters[1].get();

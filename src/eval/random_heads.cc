@@ -19,8 +19,11 @@ constexpr uint64_t kSeed = 2;
 // What a drafter is made of, by their order in the step; and what they come to.
 class HeadFiller {
  public:
-  HeadFiller(const model::ModelConfig& config, quant::WeightFormat format)
-      : config_(config), format_(format), random_(kSeed) {}
+  // Lm heads of the first `draft_vocab` tokens; 0: of all.
+  HeadFiller(const model::ModelConfig& config, quant::WeightFormat format, int64_t draft_vocab)
+      : config_(config), format_(format), random_(kSeed) {
+    for (int32_t token = 0; token < std::min(draft_vocab, config.vocab_size); ++token) token_map_.push_back(token);
+  }
 
   void Square(model::Linear& linear, bool bias) {
     random_.Add(config_.hidden_size, config_.hidden_size, format_, &linear);
@@ -28,8 +31,9 @@ class HeadFiller {
     linears_.push_back(&linear);
   }
   void LmHead(model::Linear& linear, bool bias) {
-    random_.Add(config_.vocab_size, config_.hidden_size, format_, &linear);
-    if (bias) linear.bias.assign(static_cast<size_t>(config_.vocab_size), 0.01F);
+    const int64_t outputs = token_map_.empty() ? config_.vocab_size : static_cast<int64_t>(token_map_.size());
+    random_.Add(outputs, config_.hidden_size, format_, &linear);
+    if (bias) linear.bias.assign(static_cast<size_t>(outputs), 0.01F);
     linears_.push_back(&linear);
   }
   void Layer(const model::ModelConfig& config, model::LayerWeights& layer) {
@@ -37,6 +41,7 @@ class HeadFiller {
     layers_.push_back(&layer);
   }
   bool Build(base::ThreadPool& pool, const FillProgress& on_progress) { return random_.Build(pool, on_progress); }
+  const std::vector<int32_t>& token_map() const { return token_map_; }
   uint64_t bytes() const {
     uint64_t bytes = 0;
     for (const model::Linear* linear : linears_) bytes += linear->bytes();
@@ -48,6 +53,7 @@ class HeadFiller {
   const model::ModelConfig& config_;
   quant::WeightFormat format_;
   RandomWeights random_;
+  std::vector<int32_t> token_map_;
   std::vector<const model::Linear*> linears_;
   std::vector<const model::LayerWeights*> layers_;
 };
@@ -73,6 +79,7 @@ Drafters MakeMedusa(const draft::HeadsInfo& info, const model::ModelWeights& bas
     draft::MedusaWeights weights;
     weights.info = info;
     weights.heads = heads;
+    weights.token_map = filler.token_map();
     weights.bytes = filler.bytes();
     drafters.push_back(draft::MakeIndependentHeads(std::move(weights), base, queue));
   }
@@ -112,6 +119,7 @@ Drafters MakeHydraHeads(const draft::HeadsInfo& info, const model::ModelWeights&
     draft::HydraWeights weights;
     weights.info = info;
     weights.heads = heads;
+    weights.token_map = filler.token_map();
     if (has_prefix) weights.prefix = std::make_unique<draft::PrefixWeights>(prefix);
     weights.bytes = bytes;
     drafters.push_back(draft::MakeHydra(std::move(weights), base, queue));
@@ -143,10 +151,10 @@ draft::HeadsInfo HeadKindInfo(std::string_view name) {
 
 std::vector<std::unique_ptr<draft::Drafter>> MakeRandomHeads(const draft::HeadsInfo& info,
                                                              const model::ModelWeights& base,
-                                                             quant::WeightFormat format,
+                                                             quant::WeightFormat format, int64_t draft_vocab,
                                                              std::span<kernels::Queue* const> queues,
                                                              const FillProgress& on_progress) {
-  HeadFiller filler(base.config, format);
+  HeadFiller filler(base.config, format, draft_vocab);
   if (info.kind == draft::HeadKind::kMedusa) return MakeMedusa(info, base, filler, queues, on_progress);
   return MakeHydraHeads(info, base, filler, queues, on_progress);
 }

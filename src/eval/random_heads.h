@@ -21,9 +21,10 @@ std::span<const std::string_view> HeadKindNames();
 draft::HeadsInfo HeadKindInfo(std::string_view name);
 
 // One drafter for each queue, over the same weights. `base` and the queues must outlive them. None when stopped.
+// `draft_vocab`: outputs of the lm heads; 0: one for each token.
 std::vector<std::unique_ptr<draft::Drafter>> MakeRandomHeads(const draft::HeadsInfo& info,
                                                              const model::ModelWeights& base,
-                                                             quant::WeightFormat format,
+                                                             quant::WeightFormat format, int64_t draft_vocab,
                                                              std::span<kernels::Queue* const> queues,
                                                              const FillProgress& on_progress);
 
