@@ -36,6 +36,9 @@ struct Passes {
 template <bool kW4, int kAhead>
 TileFunction TileOfFour(int64_t rows) {
   switch (rows) {
+    case 1: return Tile4x1<kW4, kAhead, true>;
+    case 2: return Tile4x2<kW4, kAhead, true>;
+    case 3: return Tile4x3<kW4, kAhead, true>;
     case 4: return Tile4x4<kW4, kAhead, true>;
     case 5: return Tile4x5<kW4, kAhead, true>;
     case 6: return Tile4x6<kW4, kAhead, true>;
@@ -64,16 +67,25 @@ void AddTileOfFour(Passes& passes, const RowBlock& block, int64_t row, int64_t r
   AddPass<kW4>(passes, function, block, row, output, 4, ahead);
 }
 
+// Wider tiles for few rows: less to add up at the end of a tile, which counts where inputs are few, but from memory
+// slower than 4 outputs (1 row of w4: 10.0 against 8.4 cycles a line).
+template <bool kW4>
+void PlanWidePasses(const RowBlock& block, Passes& passes) {
+  const TileFunction function = block.rows == 1   ? Tile16x1<kW4, 16, false>
+                                : block.rows == 2 ? Tile8x2<kW4, 8, false>
+                                                  : Tile8x3<kW4, 8, false>;
+  const int64_t outputs = block.rows == 1 ? 16 : 8;
+  for (int64_t o = 0; o < kPanelOutputs; o += outputs) AddPass<kW4>(passes, function, block, 0, o, outputs, outputs);
+}
+
+constexpr int64_t kFewSteps = 15;
+
 // The passes over one panel; blocks as PlanRowBlocksAvx512 cuts them.
 template <bool kW4>
 void PlanPasses(const PackedMatmulArgs& args, Passes& passes) {
   const RowBlock& first = args.blocks[0];
-  if (args.num_blocks == 1 && first.rows <= 3) {
-    const TileFunction function = first.rows == 1   ? Tile16x1<kW4, 16, true>
-                                  : first.rows == 2 ? Tile8x2<kW4, 8, true>
-                                                    : Tile8x3<kW4, 8, true>;
-    const int64_t outputs = first.rows == 1 ? 16 : 8;
-    for (int64_t o = 0; o < kPanelOutputs; o += outputs) AddPass<kW4>(passes, function, first, 0, o, outputs, outputs);
+  if (args.num_blocks == 1 && first.rows <= 3 && args.steps <= kFewSteps) {
+    PlanWidePasses<kW4>(first, passes);
     return;
   }
   if (args.num_blocks == 1 && first.rows == 8) {
@@ -82,52 +94,88 @@ void PlanPasses(const PackedMatmulArgs& args, Passes& passes) {
     AddTileOfFour<kW4>(passes, first, 4, 4, 12, 2);
     return;
   }
-  for (int64_t o = 0; o < kPanelOutputs; o += 4) {
-    int64_t left = 4;
-    for (int64_t b = 0; b < args.num_blocks; ++b) {
-      const int64_t share = (left + args.num_blocks - b - 1) / (args.num_blocks - b);
-      const int64_t ahead = share == 3 ? 4 : share;
+  int64_t left = 4;  // lines of the next panel to fetch per 4 of this one
+  for (int64_t b = 0; b < args.num_blocks; ++b) {
+    const int64_t share = (left + args.num_blocks - b - 1) / (args.num_blocks - b);
+    const int64_t ahead = share == 3 ? 4 : share;
+    for (int64_t o = 0; o < kPanelOutputs; o += 4) {
       AddTileOfFour<kW4>(passes, args.blocks[b], 0, args.blocks[b].rows, o, ahead);
-      left -= ahead;
     }
+    left -= ahead;
   }
 }
 
-constexpr int64_t kNearBytes = 2048;  // of a tile's own lines, to L1
-
-// Without what moves from panel to panel.
+// How many steps all passes take before any takes the next: a block's activations of them stay in L1 from tile to tile.
+// w8 multiplies twice as fast as it takes lines from L2 (16 rows: 22 -> 18 cycles a line); w4 has more time for a line,
+// and the sums' additions count for more.
 template <bool kW4>
-Tile TileOf(const PackedMatmulArgs& args, const Pass& pass, const uint8_t* panel, const uint8_t* after) {
+int64_t StepsAtOnce(const PackedMatmulArgs& args) {
+  constexpr int64_t kBytes = kW4 ? 28672 : 14336;
+  int64_t rows = 1;
+  for (int64_t b = 0; b < args.num_blocks; ++b) rows = args.blocks[b].rows > rows ? args.blocks[b].rows : rows;
+  const int64_t pieces = (args.steps * kStepInputs * rows + kBytes - 1) / kBytes;
+  return (args.steps + pieces - 1) / pieces;
+}
+
+// Steps first .. first + count - 1 of a panel.
+struct Piece {
+  int64_t first, count;
+};
+
+// One pass over a piece; `after` is where the next begins.
+template <bool kW4>
+Tile TileOf(const PackedMatmulArgs& args, const Pass& pass, const uint8_t* panel, Piece piece, const uint8_t* after) {
   constexpr int64_t kStepBytes = kPanelOutputs * kLineBytes * (kW4 ? 1 : 2);
+  constexpr int64_t kNearBytes = kW4 ? 4096 : 2048;  // of a tile's own lines
   const int64_t own_bytes = kStepBytes / kPanelOutputs * pass.outputs;
   const int64_t near_steps = (kNearBytes + own_bytes - 1) / own_bytes;
   Tile tile;
-  tile.codes = panel + args.code_offset + pass.output * kLineBytes;
-  tile.tables = panel + pass.output * 2;
+  tile.codes = panel + args.code_offset + pass.output * kLineBytes + piece.first * kStepBytes;
+  tile.tables = panel + (piece.first * kPanelOutputs + pass.output) * 2;
   tile.dictionary = args.dictionary;
-  tile.activations = pass.activations;
+  tile.activations = pass.activations + piece.first * 2 * pass.chunk_stride;
   tile.chunk_stride = pass.chunk_stride;
+  const bool ends_early = piece.count > near_steps;
+  tile.steps = ends_early ? piece.count - near_steps : piece.count;
+  tile.near = ends_early ? tile.codes + near_steps * kStepBytes : after;
+  tile.last_steps = ends_early ? near_steps : 0;
   tile.last_near = after;
-  if (args.steps > near_steps) {
-    tile.steps = args.steps - near_steps;
-    tile.near = tile.codes + near_steps * kStepBytes;
-    tile.last_steps = near_steps;
-  } else {
-    tile.steps = args.steps;
-    tile.near = after;
-    tile.last_steps = 0;
-  }
   tile.ahead_step = pass.ahead_lines * kLineBytes;
   return tile;
+}
+
+// sums [code_rows][16] of one piece. Returns how far `ahead` got.
+template <bool kW4>
+const uint8_t* SumPiece(const PackedMatmulArgs& args, const Passes& passes, const uint8_t* panel, Piece piece,
+                        const uint8_t* after, const uint8_t* ahead, int32_t* sums) {
+  const uint8_t* codes = panel + args.code_offset + piece.first * kPanelOutputs * kLineBytes * (kW4 ? 1 : 2);
+  for (int64_t k = 0; k < passes.count; ++k) {
+    const Pass& pass = passes.pass[k];
+    const uint8_t* next = k + 1 < passes.count ? codes + passes.pass[k + 1].output * kLineBytes : after;
+    Tile tile = TileOf<kW4>(args, pass, panel, piece, next);
+    tile.ahead = ahead;
+    tile.sums = sums + pass.code_row * kPanelOutputs + pass.output;
+    pass.function(tile);
+    ahead += tile.ahead_step * piece.count;
+  }
+  return ahead;
+}
+
+inline void AddSums(const int32_t* more, int64_t code_rows, int32_t* sums) {
+  for (int64_t i = 0; i < code_rows * kPanelOutputs; i += kPanelOutputs) {
+    _mm512_store_si512(sums + i, _mm512_add_epi32(_mm512_load_si512(sums + i), _mm512_load_si512(more + i)));
+  }
 }
 
 // While a panel is multiplied, the next one comes from memory, a share with each pass. (A constant distance of 16 KB is
 // worse where several tiles walk over one panel: 178 against 146 ms for 6 rows of a 7B model on AMD Zen 4.)
 template <bool kW4>
 void Multiply(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
-  alignas(64) int32_t sums[kMaxCodeRows * kPanelOutputs];
+  alignas(64) int32_t sums[kMaxCodeRows * kPanelOutputs], more[kMaxCodeRows * kPanelOutputs];
   Passes passes;
   PlanPasses<kW4>(args, passes);
+  const int64_t steps_at_once = StepsAtOnce<kW4>(args);
+  constexpr int64_t kStepBytes = kPanelOutputs * kLineBytes * (kW4 ? 1 : 2);
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     const uint8_t* panel = args.panels + p * args.panel_bytes;
     const uint8_t* next_panel = p + 1 < panel_end ? panel + args.panel_bytes : panel;
@@ -135,15 +183,13 @@ void Multiply(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_e
       _mm_prefetch(reinterpret_cast<const char*>(next_panel + i), _MM_HINT_T1);
     }
     const uint8_t* ahead = next_panel + args.code_offset;
-    for (int64_t k = 0; k < passes.count; ++k) {
-      const Pass& pass = passes.pass[k];
-      const uint8_t* after = k + 1 < passes.count ? panel + args.code_offset + passes.pass[k + 1].output * kLineBytes
-                                                  : next_panel + args.code_offset;
-      Tile tile = TileOf<kW4>(args, pass, panel, after);
-      tile.ahead = ahead;
-      tile.sums = sums + pass.code_row * kPanelOutputs + pass.output;
-      pass.function(tile);
-      ahead += tile.ahead_step * args.steps;
+    for (int64_t first = 0; first < args.steps; first += steps_at_once) {
+      const int64_t rest = args.steps - first;
+      const Piece piece{first, rest < steps_at_once ? rest : steps_at_once};
+      const uint8_t* after = piece.count < rest ? panel + args.code_offset + (first + piece.count) * kStepBytes
+                                                : next_panel + args.code_offset;
+      ahead = SumPiece<kW4>(args, passes, panel, piece, after, ahead, first == 0 ? sums : more);
+      if (first > 0) AddSums(more, args.code_rows, sums);
     }
     FinishPanel<1>(args, p, sums);
   }
