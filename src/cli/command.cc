@@ -7,6 +7,7 @@
 
 #include "base/nearest.h"
 #include "cli/bench.h"
+#include "cli/convert.h"
 #include "cli/detokenize.h"
 #include "cli/errors.h"
 #include "cli/eval.h"
@@ -21,13 +22,14 @@
 namespace hydrant::cli {
 namespace {
 
-constexpr std::array<Command, 7> kCommands = {{
+constexpr std::array<Command, 8> kCommands = {{
     {"run", "generate text, or chat", Run},
     {"inspect", "say what a checkpoint, heads folder, tensor file or tokenizer is", Inspect},
+    {"convert", "write a folder with packed weights", Convert},
     {"tree", "show and convert draft trees", Tree},
     {"tokenize", "text to token ids", Tokenize},
     {"detokenize", "token ids to text", Detokenize},
-    {"eval", "numbers of a model: logits", Eval},
+    {"eval", "numbers of a model: logits, perplexity", Eval},
     {"bench", "how fast, beside how fast it could be", Bench},
 }};
 

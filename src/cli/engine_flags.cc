@@ -19,7 +19,20 @@ constexpr std::array<std::string_view, 4> kKvTypes = {"auto", "f32", "bf16", "f1
 constexpr std::array<std::string_view, 8> kWeightFormats = {"auto", "stored", "f32",   "bf16",
                                                             "w8a8", "w4a8",   "w8a16", "w4a16"};
 
+void AddBaseFormat(FlagSet& flags, EngineOptions& options) {
+  flags.Value(
+      "--weights", "FORMAT",
+      [&options](const std::string& value) { options.weights = ParseChoice("--weights", value, kWeightFormats); },
+      "Bits of weights and of what they multiply: auto (as in the folder), stored, f32, bf16, w8a8, w4a8, w8a16\nor "
+      "w4a16 (default auto). Floats are converted as they are loaded; 'hydrant convert' does it once");
+}
+
 }  // namespace
+
+void AddBaseFlags(FlagSet& flags, EngineOptions& options) {
+  flags.Text("--model", "DIR", &options.model, "Base model folder");
+  AddBaseFormat(flags, options);
+}
 
 void AddModelFlags(FlagSet& flags, EngineOptions& options) {
   flags.Text("--model", "DIR", &options.model, "Base model folder");
@@ -28,11 +41,7 @@ void AddModelFlags(FlagSet& flags, EngineOptions& options) {
 }
 
 void AddWeightFlags(FlagSet& flags, EngineOptions& options) {
-  flags.Value(
-      "--weights", "FORMAT",
-      [&options](const std::string& value) { options.weights = ParseChoice("--weights", value, kWeightFormats); },
-      "auto (as the folder holds them), stored, f32, bf16, w8a8, w4a8, w8a16 or w4a16: bits of weights and of "
-      "activations\n(default auto). Floats are converted as they are loaded; 'hydrant convert' does it once");
+  AddBaseFormat(flags, options);
   flags.Value(
       "--head-weights", "FORMAT",
       [&options](const std::string& value) {

@@ -9,6 +9,8 @@
 
 namespace hydrant::cli {
 
+// --model and --weights.
+void AddBaseFlags(FlagSet& flags, EngineOptions& options);
 // --model, --draft and AddWeightFlags.
 void AddModelFlags(FlagSet& flags, EngineOptions& options);
 // --weights, --head-weights and the draft vocabulary.

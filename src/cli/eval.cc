@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/errors.h"
+#include "cli/eval_ppl.h"
 #include "cli/flags.h"
 #include "cli/terminal.h"
 #include "cli/values.h"
@@ -82,7 +83,10 @@ int Logits(const std::vector<std::string>& args) {
   return kExitOk;
 }
 
-constexpr std::array<Command, 1> kCommands = {{{"logits", "write logits and hidden states of a prompt", Logits}}};
+constexpr std::array<Command, 2> kCommands = {{
+    {"logits", "write logits and hidden states of a prompt", Logits},
+    {"ppl", "perplexity of a text in a weight format", EvalPpl},
+}};
 
 }  // namespace
 

@@ -3,12 +3,8 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <array>
 #include <filesystem>
 #include <memory>
-#include <span>
-#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -17,9 +13,8 @@
 #include "cli/inspect_sections.h"
 #include "cli/sections.h"
 #include "cli/terminal.h"
-#include "draft/head_tensors.h"
+#include "engine/folder_kind.h"
 #include "hydrant/error.h"
-#include "tokenizer/tokenizer.h"
 
 namespace hydrant::cli {
 namespace {
@@ -39,47 +34,15 @@ constexpr const char* kExamples =
     "  hydrant inspect models/tale-14m-hydra-pp --json\n"
     "  hydrant inspect hydra_lm_head.pt --tensors\n";
 
-constexpr std::array<std::string_view, 7> kHeadFiles = {
-    "hydra_lm_head.pt",          "hydra_lm_head.safetensors", "medusa_lm_head.pt", "medusa_lm_head.safetensors",
-    "adapter_model.safetensors", "adapter_model.bin",         "rank0.safetensors"};
-constexpr std::array<std::string_view, 4> kModelFiles = {"model.safetensors", "model.safetensors.index.json",
-                                                         "pytorch_model.bin", "pytorch_model.bin.index.json"};
-
 struct Findings {
   std::string kind;
   std::vector<Section> sections;
   std::unique_ptr<checkpoint::TensorSource> tensors;  // of a tensor file; null: none
 };
 
-bool HasAny(const std::string& folder, std::span<const std::string_view> names) {
-  return std::any_of(names.begin(), names.end(),
-                     [&](std::string_view name) { return fs::exists(fs::path(folder) / name); });
-}
-
-// A base model's config names its layers. A heads folder's config may repeat the base's, but its weights have names of
-// their own; vLLM's Medusa folders say what they are.
-bool HoldsBase(const std::string& folder, bool has_tokenizer) {
-  const std::string file = folder + "/config.json";
-  if (!fs::exists(file)) return false;
-  const base::Json config = base::ReadJsonFile(file);
-  return config.is_object() && config.contains("num_hidden_layers") &&
-         config.value("model_type", base::Json()) != "medusa" &&
-         (HasAny(folder, kModelFiles) || !(HasAny(folder, kHeadFiles) || has_tokenizer));
-}
-
-bool HoldsHeadsToo(const std::string& folder) {
-  try {
-    return draft::HoldsHeads(folder);
-  } catch (const UserError&) {
-    return false;  // the base's own problem, if it is one, is reported by its section
-  }
-}
-
 Findings InspectFolder(const std::string& folder) {
   Findings findings;
-  const bool has_tokenizer = tokenizer::HasTokenizer(folder);
-  const bool base = HoldsBase(folder, has_tokenizer);
-  const bool heads = base ? HoldsHeadsToo(folder) : (HasAny(folder, kHeadFiles) || HasAny(folder, kModelFiles));
+  const auto [base, heads, has_tokenizer] = engine::KindOf(folder);
   if (!base && !heads && !has_tokenizer) {
     throw FileError(
         folder, "holds no model, draft heads or tokenizer that this version knows",

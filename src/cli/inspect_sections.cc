@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/head_names.h"
+#include "checkpoint/packed_tensors.h"
 #include "draft/head_tensors.h"
 #include "hydrant/error.h"
 #include "model/weights.h"
@@ -21,6 +22,23 @@ namespace {
 
 using base::Json;
 using NameFilter = std::function<bool(const std::string&)>;
+
+// "w4a8" or "bf16".
+std::string TypeOf(const checkpoint::StoredTensor& tensor) {
+  return tensor.packed ? tensor.packed->format : NameOf(tensor.view.dtype);
+}
+
+// What a converted file says of itself; null for other files.
+Json PackedJson(const checkpoint::TensorSource& source) {
+  const auto text = [&source](const char* key) {
+    const auto found = source.metadata().find(key);
+    return found == source.metadata().end() ? Json() : Json(found->second);
+  };
+  const Json layout = text(checkpoint::kLayoutKey);
+  if (layout.is_null()) return {};
+  return {
+      {"layout", layout}, {"source", text(checkpoint::kSourceKey)}, {"source_hash", text(checkpoint::kSourceHashKey)}};
+}
 
 // Parameters, bytes and dtypes of the tensors that `wanted` names, each storage once, and the groups that share one.
 struct Sizes {
@@ -38,10 +56,11 @@ Sizes Measure(const checkpoint::TensorSource& source, const NameFilter& wanted) 
     std::vector<std::string>& names = by_storage[tensor.storage_id];
     names.push_back(name);
     if (names.size() > 1) continue;
-    const auto count = static_cast<uint64_t>(tensor.view.num_elements());
+    uint64_t count = 1;
+    for (const int64_t extent : tensor.shape()) count *= static_cast<uint64_t>(extent);
     sizes.parameters += count;
-    sizes.bytes += tensor.view.num_bytes();
-    sizes.parameters_by_dtype[NameOf(tensor.view.dtype)] += count;
+    sizes.bytes += tensor.bytes();
+    sizes.parameters_by_dtype[TypeOf(tensor)] += count;
   }
   for (const auto& [storage, names] : by_storage) {
     if (names.size() > 1) sizes.tied.push_back(names);
@@ -120,8 +139,6 @@ Json TemplateOf(const std::string& folder) {
   }
 }
 
-Json ShapeJson(const TensorView& view) { return view.shape; }
-
 }  // namespace
 
 Section BaseSection(const std::string& folder) {
@@ -135,9 +152,11 @@ Section BaseSection(const std::string& folder) {
   section.Add("num_files", source->files().size());
   Sizes sizes = Measure(*source, [&unused](const std::string& name) { return !unused.contains(name); });
   AddSizes(sizes, section);
-  if (weights.config.tied_embeddings) sizes.tied.push_back({"lm_head.weight", "model.embed_tokens.weight"});
+  if (weights.config.tied_embeddings && !weights.lm_head.packed)
+    sizes.tied.push_back({"lm_head.weight", "model.embed_tokens.weight"});
   section.Add("tied", sizes.tied);
   section.Add("unused", weights.unused_tensors);
+  section.Add("packed", PackedJson(*source));
   return section;
 }
 
@@ -158,6 +177,7 @@ Section HeadsSection(const std::string& folder) {
   AddSizes(sizes, section);
   section.Add("tied", sizes.tied);
   section.Add("unused", unused);
+  section.Add("packed", PackedJson(*heads.tensors));
   const std::string trees = folder + "/trees.json";
   section.Add("trees", std::filesystem::exists(trees) ? Json(trees) : Json());
   section.Add("warnings", heads.info.warnings);
@@ -188,13 +208,14 @@ Section TensorsSection(const checkpoint::TensorSource& source) {
   section.Add("num_files", source.files().size());
   AddSizes(sizes, section);
   section.Add("tied", sizes.tied);
+  section.Add("packed", PackedJson(source));
   return section;
 }
 
 Json TensorListJson(const checkpoint::TensorSource& source) {
   Json list = Json::array();
   for (const auto& [name, tensor] : source.tensors()) {
-    list.push_back({{"name", name}, {"dtype", NameOf(tensor.view.dtype)}, {"shape", ShapeJson(tensor.view)}});
+    list.push_back({{"name", name}, {"dtype", TypeOf(tensor)}, {"shape", tensor.shape()}});
   }
   return list;
 }
@@ -203,7 +224,7 @@ std::string TensorListText(const checkpoint::TensorSource& source) {
   std::string text;
   for (const auto& [name, tensor] : source.tensors()) {
     const std::string quoted = base::DumpJson(Json(name));  // escapes what a terminal must not see
-    text += fmt::format("{:5} {:20} {}\n", NameOf(tensor.view.dtype), ShapeString(tensor.view.shape),
+    text += fmt::format("{:5} {:20} {}\n", TypeOf(tensor), ShapeString(tensor.shape()),
                         quoted.substr(1, quoted.size() - 2));
   }
   return text;

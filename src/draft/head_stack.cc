@@ -58,11 +58,6 @@ std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const Hea
   return blocks;
 }
 
-void AddLinears(Head& head, bool own_lm_head, const model::FormatChoice& choice, model::LinearPacker& packer) {
-  for (model::Linear& block : head.blocks) packer.Add(block, choice);
-  if (own_lm_head) packer.Add(head.lm_head, choice);
-}
-
 void HeadRunner::Uses(const Head& head) {
   for (const model::Linear& block : head.blocks) input_.Uses(block);
   input_.Uses(head.lm_head);

@@ -10,7 +10,6 @@
 #include "kernels/ops.h"
 #include "kernels/top_k.h"
 #include "model/layer.h"
-#include "model/linear_packer.h"
 #include "model/weights.h"
 
 namespace hydrant::draft {
@@ -30,8 +29,6 @@ model::Linear TakeLinear(checkpoint::TableLoader& loader, const checkpoint::Tens
 // A matrix by slices of its inputs; the bias goes with the first.
 std::vector<model::Linear> TakeSlices(checkpoint::TableLoader& loader, const checkpoint::TensorRow& weight,
                                       int64_t count);
-
-void AddLinears(Head& head, bool own_lm_head, const model::FormatChoice& choice, model::LinearPacker& packer);
 
 // What is wanted of a head: its logits [R, V'], or the best tokens of each row.
 struct HeadOutput {

@@ -267,6 +267,7 @@ bool BlocksAreTied(const HeadsFile& file) {
   for (int32_t layer = first + 1; layer < file.info.num_layers; ++layer) {
     const checkpoint::StoredTensor* block = file.tensors->Find(file.names.block(0, layer) + ".weight");
     if (block == nullptr || block->storage_id == reference->storage_id) continue;
+    if (block->packed) return false;  // converted files name what is tied
     if (block->view.dtype != reference->view.dtype || block->view.shape != reference->view.shape) return false;
     if (std::memcmp(block->view.data, reference->view.data, block->view.num_bytes()) != 0) return false;
   }

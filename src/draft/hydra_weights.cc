@@ -51,20 +51,24 @@ HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base) {
   }
   loader.Finish();
   loaded.bytes = loader.bytes_taken();
+  loaded.used_tensors.assign(loader.used().begin(), loader.used().end());
   loaded.info = file.info;
   loaded.tensors = std::move(file.tensors);
   return loaded;
 }
 
-void AddLinears(HydraWeights& weights, const model::FormatChoice& choice, model::LinearPacker& packer) {
+std::vector<model::Linear*> LinearsOf(HydraWeights& weights) {
+  std::vector<model::Linear*> linears;
   for (HydraHead& head : weights.heads) {
     for (auto* part : {&head.linear, &head.residual}) {
-      for (model::Linear& slice : *part) packer.Add(slice, choice);
+      for (model::Linear& slice : *part) linears.push_back(&slice);
     }
-    AddLinears(head.rest, true, choice, packer);
+    for (model::Linear& block : head.rest.blocks) linears.push_back(&block);
+    linears.push_back(&head.rest.lm_head);
   }
-  if (!weights.prefix) return;
-  for (model::Linear* linear : model::LinearsOf(weights.prefix->layer)) packer.Add(*linear, choice);
+  if (!weights.prefix) return linears;
+  for (model::Linear* linear : model::LinearsOf(weights.prefix->layer)) linears.push_back(linear);
+  return linears;
 }
 
 }  // namespace hydrant::draft

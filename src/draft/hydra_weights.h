@@ -3,12 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "draft/head_stack.h"
 #include "draft/head_tensors.h"
 #include "draft/prefix_weights.h"
-#include "model/linear_packer.h"
 #include "model/weights.h"
 
 namespace hydrant::draft {
@@ -26,11 +26,12 @@ struct HydraWeights {
   std::vector<HydraHead> heads;    // [K]
   std::vector<int32_t> token_map;  // [V'], row j of an lm head is the logit of token_map[j]; empty = identity
   std::unique_ptr<PrefixWeights> prefix;
+  std::vector<std::string> used_tensors;  // as the source spells them
   uint64_t bytes = 0;
 };
 
 // Throws FileError for heads that do not fit the base.
 HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base);
-void AddLinears(HydraWeights& weights, const model::FormatChoice& choice, model::LinearPacker& packer);
+std::vector<model::Linear*> LinearsOf(HydraWeights& weights);
 
 }  // namespace hydrant::draft

@@ -38,7 +38,7 @@ void CutVocabulary(Weights& weights, const std::vector<int32_t>& tokens) {
 template <typename Weights>
 Weights Packed(Weights weights, HeadPacking& packing) {
   CutVocabulary(weights, packing.draft_vocab);
-  AddLinears(weights, packing.choice, *packing.packer);
+  for (model::Linear* linear : LinearsOf(weights)) packing.packer->Add(*linear, packing.choice);
   packing.report = packing.packer->Run();
   packing.format = FirstBlock(weights).format();
   weights.bytes += packing.report.bytes_after - packing.report.bytes_freed;

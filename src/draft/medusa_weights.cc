@@ -77,15 +77,21 @@ MedusaWeights LoadMedusa(HeadsFile file, const model::ModelWeights& base) {
   }
   loader.Finish();
   loaded.bytes = loader.bytes_taken();
+  loaded.used_tensors.assign(loader.used().begin(), loader.used().end());
+  if (!file.names.token_map.empty()) loaded.used_tensors.push_back(file.names.token_map);
   loaded.info = file.info;
   loaded.tensors = std::move(file.tensors);
   return loaded;
 }
 
-void AddLinears(MedusaWeights& weights, const model::FormatChoice& choice, model::LinearPacker& packer) {
-  // Without lm heads in the file they are the base's, in the base's format.
+std::vector<model::Linear*> LinearsOf(MedusaWeights& weights) {
   const bool own_lm_heads = weights.info.own_lm_heads || weights.info.shared_lm_head;
-  for (Head& head : weights.heads) AddLinears(head, own_lm_heads, choice, packer);
+  std::vector<model::Linear*> linears;
+  for (Head& head : weights.heads) {
+    for (model::Linear& block : head.blocks) linears.push_back(&block);
+    if (own_lm_heads) linears.push_back(&head.lm_head);
+  }
+  return linears;
 }
 
 }  // namespace hydrant::draft

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "draft/head_stack.h"
 #include "draft/head_tensors.h"
-#include "model/linear_packer.h"
 #include "model/weights.h"
 
 namespace hydrant::draft {
@@ -16,13 +16,15 @@ namespace hydrant::draft {
 struct MedusaWeights {
   HeadsInfo info;
   std::unique_ptr<checkpoint::TensorSource> tensors;
-  std::vector<Head> heads;         // [K]
-  std::vector<int32_t> token_map;  // [V'], row j of an lm head is the logit of token_map[j]; empty = identity
+  std::vector<Head> heads;                // [K]
+  std::vector<int32_t> token_map;         // [V'], row j of an lm head is the logit of token_map[j]; empty = identity
+  std::vector<std::string> used_tensors;  // as the source spells them
   uint64_t bytes = 0;
 };
 
 // Throws FileError for heads that do not fit the base.
 MedusaWeights LoadMedusa(HeadsFile file, const model::ModelWeights& base);
-void AddLinears(MedusaWeights& weights, const model::FormatChoice& choice, model::LinearPacker& packer);
+// Without the base's lm head, where the heads use that.
+std::vector<model::Linear*> LinearsOf(MedusaWeights& weights);
 
 }  // namespace hydrant::draft

@@ -13,21 +13,6 @@
 namespace hydrant::engine {
 namespace {
 
-PerplexityOptions Checked(const LoadedModel& loaded, PerplexityOptions options) {
-  const int64_t most = loaded.weights.config.max_positions;
-  if (options.context == 0) options.context = static_cast<int32_t>(most);
-  if (options.context < 2 || options.context > most) {
-    throw UserError("--context is " + std::to_string(options.context) + ", expected 2 to " + std::to_string(most) +
-                    " ('max_position_embeddings' of " + loaded.weights.config.file + ")");
-  }
-  if (options.stride == 0) options.stride = options.context / 2;
-  if (options.stride < 1 || options.stride > options.context) {
-    throw UserError("--stride is " + std::to_string(options.stride) + ", expected 1 to the context of " +
-                    std::to_string(options.context));
-  }
-  return options;
-}
-
 void CheckTexts(const LoadedModel& loaded, std::span<const std::vector<int32_t>> texts) {
   bool any = false;
   for (const std::vector<int32_t>& text : texts) {
@@ -127,11 +112,26 @@ class Evaluation {
 
 }  // namespace
 
+void SetDefaults(const LoadedModel& loaded, PerplexityOptions& options) {
+  const int64_t most = loaded.weights.config.max_positions;
+  if (options.context == 0) options.context = static_cast<int32_t>(most);
+  if (options.context < 2 || options.context > most) {
+    throw UserError("--context is " + std::to_string(options.context) + ", expected 2 to " + std::to_string(most) +
+                    " ('max_position_embeddings' of " + loaded.weights.config.file + ")");
+  }
+  if (options.stride == 0) options.stride = options.context / 2;
+  if (options.stride < 1 || options.stride > options.context) {
+    throw UserError("--stride is " + std::to_string(options.stride) + ", expected 1 to the context of " +
+                    std::to_string(options.context));
+  }
+}
+
 double PerplexityResult::perplexity() const { return std::exp(log_loss / static_cast<double>(num_scored)); }
 
 PerplexityResult EvalPerplexity(LoadedModel& loaded, std::span<const std::vector<int32_t>> texts,
                                 const PerplexityOptions& options) {
-  const PerplexityOptions checked = Checked(loaded, options);
+  PerplexityOptions checked = options;
+  SetDefaults(loaded, checked);
   CheckTexts(loaded, texts);
   Evaluation evaluation(loaded, checked);
   evaluation.Run(texts);

@@ -30,6 +30,10 @@ struct PerplexityResult {
   double perplexity() const;
 };
 
+// Puts numbers in the place of the zeros that stand for the model's defaults. Throws UserError for settings out of
+// range.
+void SetDefaults(const LoadedModel& loaded, PerplexityOptions& options);
+
 // `texts`: token ids as the model shall see them, BOS included where it wants one. Throws UserError for ids outside the
 // vocabulary, settings out of range, and texts without a token to score.
 PerplexityResult EvalPerplexity(LoadedModel& loaded, std::span<const std::vector<int32_t>> texts,

@@ -151,6 +151,7 @@ ModelWeights LoadModelWeights(const std::string& folder) {
   weights.lm_head = TakeLmHead(loader, config, weights.embedding);
   loader.Finish();
   weights.bytes = loader.bytes_taken();
+  weights.used_tensors.assign(loader.used().begin(), loader.used().end());
   CollectUnused(*source, &weights);
   return weights;
 }

@@ -47,6 +47,7 @@ struct ModelWeights {
   std::vector<float> final_norm;            // [D]
   Linear lm_head;                           // [V, D]; the embedding when tied
   uint64_t bytes = 0;                       // of distinct tensors in use
+  std::vector<std::string> used_tensors;    // as the source spells them
   std::vector<std::string> unused_tensors;  // accepted and not used, for `inspect`
   std::string file;                         // display name of the checkpoint
 };

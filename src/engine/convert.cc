@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/convert.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "base/thread_pool.h"
+#include "checkpoint/content_hash.h"
+#include "checkpoint/packed_tensors.h"
+#include "checkpoint/safetensors_writer.h"
+#include "draft/hydra_weights.h"
+#include "draft/medusa_weights.h"
+#include "engine/folder_kind.h"
+#include "engine/output_folder.h"
+#include "hydrant/error.h"
+#include "model/linear_packer.h"
+#include "model/weights.h"
+#include "quant/dictionary.h"
+#include "quant/pack.h"
+
+namespace hydrant::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::StoredTensor;
+using quant::WeightFormat;
+
+// Data begin here in the file, and panels follow each other in whole lines.
+constexpr uint64_t kDataAlignment = 4096;
+
+constexpr std::array<const char*, 13> kCopiedFiles = {"config.json",
+                                                      "generation_config.json",
+                                                      "trees.json",
+                                                      "tokenizer.json",
+                                                      "tokenizer.model",
+                                                      "tokenizer_config.json",
+                                                      "added_tokens.json",
+                                                      "special_tokens_map.json",
+                                                      "chat_template.jinja",
+                                                      "chat_template.json",
+                                                      "LICENSE",
+                                                      "LICENSE.txt",
+                                                      "README.md"};
+
+// One matrix of the source and what is written for it.
+struct PackedOutput {
+  std::string name;
+  std::vector<const model::Linear*> slices;  // by first input
+  WeightFormat format = WeightFormat::kW8A8;
+
+  kernels::PackedMatrix shape() const {
+    kernels::PackedMatrix matrix;
+    matrix.type = quant::Is4Bit(format) ? kernels::PackedType::kW4 : kernels::PackedType::kW8;
+    matrix.outputs = slices.front()->weight.shape[0];
+    matrix.inputs = slices.front()->weight.shape[1] / static_cast<int64_t>(slices.size());
+    return matrix;
+  }
+  uint64_t floats() const { return slices.front()->weight.num_bytes(); }
+};
+
+struct RawOutput {
+  std::string name;
+  TensorView view;
+};
+
+// Everything that goes into the file.
+class Plan {
+ public:
+  // All slices of a matrix come one after another; layers of the same floats are one output and further names of it.
+  void AddLinear(const model::Linear& linear, WeightFormat format) {
+    if (linear.packed) {
+      throw FileError(linear.file, "tensor '" + linear.name + "' is packed already, expected floats",
+                      "convert the folder that this one was made from");
+    }
+    linear_names_[linear.name] = linear.weight.data;
+    const auto [found, is_new] = by_data_.emplace(linear.weight.data, packed_.size());
+    if (is_new) packed_.push_back({.name = linear.name, .slices = {}, .format = format});
+    PackedOutput& output = packed_[found->second];
+    for (const model::Linear* slice : output.slices) {
+      if (slice->first_input == linear.first_input) return;
+    }
+    output.slices.push_back(&linear);
+    const int64_t inputs = linear.num_inputs < 0 ? linear.weight.shape[1] : linear.num_inputs;
+    output.format = quant::FormatFor(format, inputs);
+  }
+
+  // What is neither packed nor a further name of something packed.
+  void AddOthers(const checkpoint::TensorSource& source, const std::vector<std::string>& names) {
+    std::map<uint64_t, std::string> stored;
+    for (const std::string& name : names) {
+      const StoredTensor* tensor = source.Find(name);
+      const auto linear = linear_names_.find(name);
+      if (linear != linear_names_.end()) {
+        const std::string& canonical = packed_[by_data_.at(linear->second)].name;
+        if (canonical != name) aliases_[name] = canonical;
+        continue;
+      }
+      const auto [first, is_new] = stored.emplace(tensor->storage_id, name);
+      if (!is_new) {
+        aliases_[name] = first->second;
+      } else {
+        raw_.push_back({name, tensor->view});
+      }
+    }
+  }
+  void AddRaw(const std::string& name, const TensorView& view) { raw_.push_back({name, view}); }
+
+  std::vector<PackedOutput>& packed() { return packed_; }
+  const std::vector<RawOutput>& raw() const { return raw_; }
+  const std::map<std::string, std::string>& aliases() const { return aliases_; }
+  bool has_4_bit() const {
+    return std::any_of(packed_.begin(), packed_.end(), [](const PackedOutput& o) { return quant::Is4Bit(o.format); });
+  }
+
+ private:
+  std::vector<PackedOutput> packed_;
+  std::vector<RawOutput> raw_;
+  std::map<std::string, std::string> aliases_;
+  std::map<std::string, const uint8_t*> linear_names_;
+  std::map<const uint8_t*, size_t> by_data_;
+};
+
+// What was loaded, and must live while the plan is carried out.
+struct Loaded {
+  std::unique_ptr<model::ModelWeights> base;
+  std::unique_ptr<draft::HydraWeights> hydra;
+  std::unique_ptr<draft::MedusaWeights> medusa;
+  std::unique_ptr<checkpoint::TensorSource> source;
+};
+
+void PlanBase(const ConvertOptions& options, Loaded& loaded, Plan& plan) {
+  model::ModelWeights& weights = *loaded.base;
+  for (model::LayerWeights& layer : weights.layers) {
+    for (const model::Linear* linear : model::LinearsOf(layer)) plan.AddLinear(*linear, *options.weights);
+  }
+  const std::string embedding = "model.embed_tokens.weight";
+  plan.AddRaw(embedding, weights.embedding);
+  std::vector<std::string> names = weights.used_tensors;
+  std::erase(names, embedding);
+  // Where it is tied to the embedding, the file gets both: tokens are looked up in floats.
+  plan.AddLinear(weights.lm_head, model::LmHeadFormat(*options.weights));
+  plan.AddOthers(*loaded.source, names);
+}
+
+void PlanHeads(const ConvertOptions& options, Loaded& loaded, Plan& plan) {
+  draft::HeadsFile file = draft::OpenHeads(options.in);
+  const bool dependent = file.info.sequentially_dependent;
+  std::vector<model::Linear*> linears;
+  std::vector<std::string> names;
+  const checkpoint::TensorSource* source = nullptr;
+  if (dependent) {
+    loaded.hydra = std::make_unique<draft::HydraWeights>(draft::LoadHydra(std::move(file), *loaded.base));
+    linears = draft::LinearsOf(*loaded.hydra);
+    names = loaded.hydra->used_tensors;
+    source = loaded.hydra->tensors.get();
+  } else {
+    loaded.medusa = std::make_unique<draft::MedusaWeights>(draft::LoadMedusa(std::move(file), *loaded.base));
+    linears = draft::LinearsOf(*loaded.medusa);
+    names = loaded.medusa->used_tensors;
+    source = loaded.medusa->tensors.get();
+  }
+  for (const model::Linear* linear : linears) {
+    plan.AddLinear(*linear, options.head_weights.value_or(WeightFormat::kW8A8));
+  }
+  plan.AddOthers(*source, names);
+}
+
+std::vector<checkpoint::TensorEntry> Entries(Plan& plan) {
+  std::vector<checkpoint::TensorEntry> entries;
+  if (plan.has_4_bit()) {
+    entries.push_back({checkpoint::kDictionaryName, DType::kU8, {kernels::kNumTables, kernels::kTableEntries}});
+  }
+  for (PackedOutput& output : plan.packed()) {
+    std::sort(output.slices.begin(), output.slices.end(),
+              [](const auto* a, const auto* b) { return a->first_input < b->first_input; });
+    const kernels::PackedMatrix shape = output.shape();
+    const auto slices = static_cast<int64_t>(output.slices.size());
+    entries.push_back({output.name, DType::kU8, {slices, shape.num_panels(), shape.panel_bytes()}});
+    entries.push_back(
+        {output.name + checkpoint::kScalesSuffix, DType::kF32, {slices, shape.num_panels() * kernels::kPanelOutputs}});
+  }
+  for (const RawOutput& output : plan.raw()) entries.push_back({output.name, output.view.dtype, output.view.shape});
+  return entries;
+}
+
+checkpoint::Metadata MetadataFor(Plan& plan, const std::string& source_name, const std::string& source_hash) {
+  base::Json packed = base::Json::object();
+  for (const PackedOutput& output : plan.packed()) {
+    packed[output.name] = {{"format", quant::NameOf(output.format)},
+                           {"shape", output.slices.front()->weight.shape},
+                           {"slices", output.slices.size()}};
+  }
+  checkpoint::Metadata metadata(plan.aliases().begin(), plan.aliases().end());
+  metadata["format"] = "pt";
+  metadata[checkpoint::kLayoutKey] = checkpoint::kPackedLayoutVersion;
+  metadata[checkpoint::kPackedKey] = base::DumpJson(packed);
+  metadata[checkpoint::kSourceKey] = source_name;
+  metadata[checkpoint::kSourceHashKey] = source_hash;
+  return metadata;
+}
+
+void WritePacked(const PackedOutput& output, base::ThreadPool& pool, checkpoint::SafetensorsWriter& writer) {
+  std::vector<float> scales;
+  for (const model::Linear* slice : output.slices) {
+    const quant::FloatMatrix matrix{.weight = slice->weight,
+                                    .first_input = slice->first_input,
+                                    .num_inputs = slice->num_inputs,
+                                    .name = slice->name,
+                                    .file = slice->file};
+    const auto packed = quant::Pack(matrix, output.format, {}, pool);
+    const kernels::PackedMatrix& m = packed->matrix;
+    writer.Write(m.panels, static_cast<size_t>(m.num_panels() * m.panel_bytes()));
+    scales.insert(scales.end(), m.row_scales, m.row_scales + m.num_panels() * kernels::kPanelOutputs);
+  }
+  writer.Write(scales.data(), scales.size() * sizeof(float));
+  const TensorView& floats = output.slices.front()->weight;
+  base::MappedFile::Release({floats.data, floats.num_bytes()});
+}
+
+void WriteAll(Plan& plan, const ConvertOptions& options, base::ThreadPool& pool,
+              checkpoint::SafetensorsWriter& writer) {
+  if (plan.has_4_bit()) {
+    writer.Write(quant::DefaultDictionary(), static_cast<size_t>(kernels::kNumTables * kernels::kTableEntries));
+  }
+  uint64_t all = 0, done = 0;
+  for (const PackedOutput& output : plan.packed()) all += output.floats();
+  for (const PackedOutput& output : plan.packed()) {
+    if (options.progress) options.progress(static_cast<double>(done) / static_cast<double>(all));
+    WritePacked(output, pool, writer);
+    done += output.floats();
+  }
+  for (const RawOutput& output : plan.raw()) writer.Write(output.view.data, output.view.num_bytes());
+  if (options.progress) options.progress(1);
+}
+
+// The name under which the reader of such a folder looks for its weights.
+std::string WeightsFileName(const checkpoint::TensorSource& source) {
+  const std::string name = fs::path(source.display_name()).filename().string();
+  for (const char* model_file : {"model.safetensors", "pytorch_model.bin"}) {
+    if (name.starts_with(model_file)) return "model.safetensors";
+  }
+  return fs::path(name).stem().string() + ".safetensors";
+}
+
+std::string LastName(const std::string& folder) {
+  std::error_code ignored;
+  const fs::path path = fs::weakly_canonical(folder, ignored);
+  return path.filename().string();
+}
+
+// For people and other programs; the reader goes by the metadata of the weights.
+void WriteSummary(const ConvertOptions& options, const FolderKind& kind, const ConvertReport& report,
+                  const std::string& folder) {
+  base::Json json = {{"layout", checkpoint::kPackedLayoutVersion},
+                     {"weights_file", report.weights_file},
+                     {"source", LastName(options.in)},
+                     {"source_hash", report.source_hash}};
+  if (kind.base) json["weights"] = quant::NameOf(*options.weights);
+  if (kind.heads) json["head_weights"] = quant::NameOf(options.head_weights.value_or(WeightFormat::kW8A8));
+  std::ofstream(fs::path(folder) / "hydrant.json") << json.dump(1) << "\n";
+}
+
+void CopyFiles(const std::string& from, const std::string& to) {
+  for (const char* name : kCopiedFiles) {
+    const fs::path source = fs::path(from) / name;
+    std::error_code error;
+    if (!fs::is_regular_file(source, error)) continue;
+    fs::copy_file(source, fs::path(to) / name, error);
+    if (error) throw FileError(source.string(), "cannot be copied: " + error.message());
+  }
+}
+
+void CheckOptions(const ConvertOptions& options, const FolderKind& kind) {
+  if (!kind.base && !kind.heads) {
+    throw FileError(options.in, "holds no model and no draft heads", "'hydrant inspect' says what a folder holds");
+  }
+  if (kind.base && !options.weights) throw UserError("--weights is missing", "such as --weights w4a8");
+  if (!kind.base && options.weights) {
+    throw UserError("--weights is for base models, and " + options.in + " holds heads", "use --head-weights");
+  }
+  if (!kind.heads && options.head_weights)
+    throw UserError("--head-weights needs heads, and " + options.in + " has none");
+  if (!kind.base && options.model.empty()) {
+    throw UserError("heads need their base's sizes", "name its folder with --model");
+  }
+  for (const auto& format : {options.weights, options.head_weights}) {
+    if (format && !quant::IsPacked(*format)) {
+      throw UserError(std::string("the format is ") + quant::NameOf(*format) +
+                      ", expected w8a8, w4a8, w8a16 or w4a16: floats need no conversion");
+    }
+  }
+}
+
+}  // namespace
+
+ConvertReport ConvertFolder(const ConvertOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const FolderKind kind = KindOf(options.in);
+  CheckOptions(options, kind);
+  OutputFolder folder(options.out, options.replace);
+  base::ThreadPool pool(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
+
+  Loaded loaded;
+  Plan plan;
+  loaded.base = std::make_unique<model::ModelWeights>(model::LoadModelWeights(kind.base ? options.in : options.model));
+  loaded.source = kind.base ? checkpoint::OpenModelFolder(options.in) : checkpoint::OpenHeadsFolder(options.in);
+  if (kind.base) PlanBase(options, loaded, plan);
+  if (kind.heads) PlanHeads(options, loaded, plan);
+
+  ConvertReport report;
+  report.weights_file = WeightsFileName(*loaded.source);
+  report.source_hash = checkpoint::HashOfFiles(loaded.source->files());
+  report.num_packed = static_cast<int64_t>(plan.packed().size());
+  const std::vector<checkpoint::TensorEntry> entries = Entries(plan);
+  for (const PackedOutput& output : plan.packed()) report.bytes_before += output.floats();
+  for (const RawOutput& output : plan.raw()) report.bytes_before += output.view.num_bytes();
+  for (const checkpoint::TensorEntry& entry : entries) {
+    uint64_t bytes = SizeOf(entry.dtype);
+    for (const int64_t extent : entry.shape) bytes *= static_cast<uint64_t>(extent);
+    report.bytes_after += bytes;
+  }
+  {
+    checkpoint::SafetensorsWriter writer(folder.path() + "/" + report.weights_file, entries,
+                                         MetadataFor(plan, LastName(options.in), report.source_hash), kDataAlignment);
+    WriteAll(plan, options, pool, writer);
+    writer.Finish();
+  }
+  CopyFiles(options.in, folder.path());
+  WriteSummary(options, kind, report, folder.path());
+  folder.Keep();
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace hydrant::engine

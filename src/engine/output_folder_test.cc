@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/output_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "hydrant/error.h"
+#include "tests/test_data.h"
+
+namespace hydrant::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+int64_t EntriesIn(const std::string& folder) {
+  return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
+}
+
+void WriteFile(const std::string& path) { std::ofstream(path) << "x"; }
+
+std::string Refusal(const std::string& target, bool replace) {
+  try {
+    OutputFolder folder(target, replace);
+    return "";
+  } catch (const FileError& e) {
+    return std::string(e.what()) + "\n" + e.hint();
+  }
+}
+
+TEST(OutputFolderTest, AppearsWhenItIsKept) {
+  const test::TempDir dir;
+  const std::string target = dir.path() + "/out";
+  {
+    OutputFolder folder(target + "/", false);
+    WriteFile(folder.path() + "/a");
+    EXPECT_FALSE(fs::exists(target));
+    folder.Keep();
+  }
+  EXPECT_TRUE(fs::exists(target + "/a"));
+  EXPECT_EQ(EntriesIn(dir.path()), 1);
+}
+
+TEST(OutputFolderTest, LeavesNothingWhenItIsNotKept) {
+  const test::TempDir dir;
+  try {
+    OutputFolder folder(dir.path() + "/out", false);
+    WriteFile(folder.path() + "/a");
+    throw 1;
+  } catch (int) {
+  }
+  EXPECT_EQ(EntriesIn(dir.path()), 0);
+}
+
+TEST(OutputFolderTest, ReplacesOnlyWhatLooksLikeAModelAndOnlyWhenAsked) {
+  const test::TempDir dir;
+  const std::string target = dir.path() + "/out";
+  fs::create_directory(target);
+  EXPECT_THAT(Refusal(target, false), HasSubstr("exists already"));
+  EXPECT_THAT(Refusal(target, false), HasSubstr("--force"));
+  EXPECT_EQ(Refusal(target, true), "");  // empty
+  WriteFile(target + "/photo");
+  EXPECT_THAT(Refusal(target, true), HasSubstr("holds no config.json"));
+  WriteFile(target + "/config.json");
+  {
+    OutputFolder folder(target, true);
+    WriteFile(folder.path() + "/new");
+    EXPECT_TRUE(fs::exists(target + "/photo"));
+    folder.Keep();
+  }
+  EXPECT_TRUE(fs::exists(target + "/new"));
+  EXPECT_FALSE(fs::exists(target + "/photo"));
+  EXPECT_EQ(EntriesIn(dir.path()), 1);
+  WriteFile(dir.path() + "/file");
+  EXPECT_THAT(Refusal(dir.path() + "/file", true), HasSubstr("is not a folder"));
+  fs::create_directory_symlink(target, dir.path() + "/link");
+  EXPECT_THAT(Refusal(dir.path() + "/link", true), HasSubstr("is not a folder"));
+  EXPECT_THAT(Refusal(dir.path() + "/nowhere/out", false), HasSubstr("cannot be created: No such file"));
+}
+
+}  // namespace
+}  // namespace hydrant::engine
