@@ -87,7 +87,7 @@ void MappedFile::Release(std::span<const uint8_t> bytes) {
   const std::lock_guard lock(AllMappings().mutex);
   auto after = AllMappings().ends.upper_bound(begin);
   if (after == AllMappings().ends.begin() || (--after)->second < end) return;  // another's memory would be lost
-  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  madvise(const_cast<uint8_t*>(bytes.data()) + (begin - first), end - begin, MADV_DONTNEED);
 }
 
 std::shared_ptr<const MappedFile> MappedFile::Open(const std::string& path) {
