@@ -111,7 +111,7 @@ void PlanPasses(const PackedMatmulArgs& args, Passes& passes) {
 // and the sums' additions count for more.
 template <bool kW4>
 int64_t StepsAtOnce(const PackedMatmulArgs& args) {
-  constexpr int64_t kBytes = kW4 ? 28672 : 14336;
+  constexpr int64_t kBytes = (kW4 ? 33 : 14) * 1024;
   int64_t rows = 1;
   for (int64_t b = 0; b < args.num_blocks; ++b) rows = args.blocks[b].rows > rows ? args.blocks[b].rows : rows;
   const int64_t pieces = (args.steps * kStepInputs * rows + kBytes - 1) / kBytes;
