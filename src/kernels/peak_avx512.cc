@@ -21,7 +21,12 @@ uint64_t ReadLines(const uint8_t* data, int64_t bytes) {
   }
   for (; i < bytes; i += 64) a = _mm512_add_epi64(a, _mm512_load_si512(data + i));
   const __m512i sum = _mm512_add_epi64(_mm512_add_epi64(a, b), _mm512_add_epi64(c, d));
-  return static_cast<uint64_t>(_mm512_reduce_add_epi64(sum));
+  // By hand: the sum wraps, and GCC's reduction adds signed numbers.
+  alignas(64) uint64_t lanes[8];
+  _mm512_store_si512(lanes, sum);
+  uint64_t total = 0;
+  for (const uint64_t lane : lanes) total += lane;
+  return total;
 }
 
 // One instruction of assembler each: GCC 12 moves the sums of intrinsics between registers, more moves than multiplies.
