@@ -82,7 +82,7 @@ void StoreCode(const QuantizeArgs& args, int64_t i, int32_t code, uint32_t* sum,
 
 void PackedMatmulPortable(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
   int32_t weights[kStepInputs];
-  uint32_t sums[kMaxCodeRows];
+  uint32_t sums[kMaxCodeRows] = {};
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     const uint8_t* panel = args.panels + p * args.panel_bytes;
     for (int64_t o = 0; o < kPanelOutputs && p * kPanelOutputs + o < args.outputs; ++o) {
