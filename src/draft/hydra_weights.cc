@@ -46,6 +46,13 @@ HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base) {
     head.rest.lm_head = TakeLinear(loader, row, true);
     loaded.heads.push_back(std::move(head));
   }
+  std::vector<const model::Linear*> slices;
+  for (const HydraHead& head : loaded.heads) {
+    for (const auto* part : {&head.linear, &head.residual}) {
+      for (const model::Linear& slice : *part) slices.push_back(&slice);
+    }
+  }
+  model::CheckOneKind(slices, file.tensors->display_name(), "the first blocks of the heads");
   if (file.info.kind == HeadKind::kHydraPrefixMlp) {
     loaded.prefix = std::make_unique<PrefixWeights>(TakePrefixLayer(loader, file.info, base.config));
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/weights.h"
 
+#include <array>
 #include <utility>
 
 #include "checkpoint/head_names.h"
@@ -113,6 +114,14 @@ std::vector<TensorRow> LayerRows(const ModelConfig& config, const std::string& p
   return rows;
 }
 
+void CheckOneKind(std::span<const Linear* const> linears, const std::string& file, const std::string& what) {
+  for (const Linear* linear : linears) {
+    if (linear->view().kind == linears.front()->view().kind) continue;
+    throw FileError(file, what + " read one input, but are in formats that round it differently",
+                    "convert the original weights again");
+  }
+}
+
 LayerWeights TakeLayer(TableLoader& loader, const ModelConfig& config, const std::string& prefix) {
   const LayerRowSet rows = DecoderLayerRows(config, prefix);
   LayerWeights layer;
@@ -130,6 +139,9 @@ LayerWeights TakeLayer(TableLoader& loader, const ModelConfig& config, const std
   layer.gate = TakeLinear(loader, rows.gate);
   layer.up = TakeLinear(loader, rows.up);
   layer.down = TakeLinear(loader, rows.down);
+  const std::string& file = loader.source().display_name();
+  CheckOneKind(std::array<const Linear*, 3>{&layer.q, &layer.k, &layer.v}, file, prefix + "self_attn.{q,k,v}_proj");
+  CheckOneKind(std::array<const Linear*, 2>{&layer.gate, &layer.up}, file, prefix + "mlp.{gate,up}_proj");
   return layer;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,9 @@ struct ModelWeights {
 // Reads config and weights of a Hugging Face folder. Head tensors in a whole-model folder are skipped.
 // Throws FileError with the sentence of docs/errors.md.
 ModelWeights LoadModelWeights(const std::string& folder);
+
+// Throws FileError unless all round their inputs alike: those that read one input go through one product.
+void CheckOneKind(std::span<const Linear* const> linears, const std::string& file, const std::string& what);
 
 // Table rows of one decoder layer whose names start with `prefix` ("model.layers.3."), for the base and for the
 // prefix layer of Hydra++ heads; and taking them out of a source.
