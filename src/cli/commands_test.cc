@@ -72,7 +72,7 @@ void ExpectRefused(const std::vector<std::string>& args, const std::string& part
 TEST(CommandsTest, HelpListsCommandsAndEveryCommandHasExamples) {
   const Outcome overview = Hydrant({"--help"});
   EXPECT_EQ(overview.code, 0);
-  for (const char* name : {"run", "inspect", "tree", "tokenize", "detokenize", "eval", "bench"}) {
+  for (const char* name : {"run", "inspect", "convert", "tree", "tokenize", "detokenize", "eval", "bench"}) {
     EXPECT_THAT(overview.out, HasSubstr(std::string("\n  ") + name));
   }
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{{"run"},
@@ -82,6 +82,8 @@ TEST(CommandsTest, HelpListsCommandsAndEveryCommandHasExamples) {
                                                                                        {"tokenize"},
                                                                                        {"detokenize"},
                                                                                        {"eval", "logits"},
+                                                                                       {"eval", "ppl"},
+                                                                                       {"convert"},
                                                                                        {"bench", "roofline"},
                                                                                        {"bench", "latency"},
                                                                                        {"bench", "step"},
@@ -345,6 +347,76 @@ TEST(CommandsTest, EvalLogitsWritesTheTensors) {
   ExpectRefused({"eval", "logits", "--model", Model(), "--prompt-ids", "[1]", "--path", "[2]", "--out", out},
                 "--path needs draft heads");
   ExpectRefused({"eval", "logits", "--model", Model(), "--prompt-ids", "[1]"}, "--out is missing");
+}
+
+TEST(CommandsTest, RunReadsWhatConvertWrites) {
+  const test::TempDir dir;
+  const std::string base = test::SourceDir() + "/tests/golden/base_mha", out = dir.path() + "/w4";
+  const std::string heads = test::SourceDir() + "/tests/golden/hydra/prefix_mlp_k2_l1", heads_out = dir.path() + "/h8";
+  const Json made = JsonOf(Hydrant({"convert", base, out, "--weights", "w4a8", "--json"}));
+  EXPECT_EQ(made["weights_file"], "model.safetensors");
+  EXPECT_LT(made["bytes_after"], made["bytes_before"]);
+  const Outcome made_heads = Hydrant({"convert", heads, heads_out, "--head-weights", "w8a8", "--model", out});
+  EXPECT_EQ(made_heads.code, 0) << made_heads.err;
+  EXPECT_THAT(made_heads.out, AllOf(StartsWith(heads_out + "/"), HasSubstr(" tensors packed, ")));
+
+  const std::vector<std::string> rest = {"--prompt-ids", "[1, 382, 395]", "--max-tokens", "20", "--json"};
+  std::vector<std::string> mapped = {"run", "--model", out, "--draft", heads_out};
+  std::vector<std::string> at_load = {"run", "--model", base, "--draft", heads, "--weights", "w4a8"};
+  mapped.insert(mapped.end(), rest.begin(), rest.end());
+  at_load.insert(at_load.end(), rest.begin(), rest.end());
+  const Json a = JsonOf(Hydrant(mapped)), b = JsonOf(Hydrant(at_load));
+  EXPECT_EQ(a["token_ids"], b["token_ids"]);
+  EXPECT_EQ(a["num_emitted"], b["num_emitted"]);
+  EXPECT_EQ(a["weights"], b["weights"]);
+  EXPECT_EQ(a["head_weights"], "w8a8");
+  EXPECT_EQ(a["weight_bytes"], b["weight_bytes"]);
+  EXPECT_EQ(a["head_weight_bytes"], b["head_weight_bytes"]);
+  EXPECT_TRUE(a["packing"].is_null());
+  EXPECT_GT(b["packing"]["bytes_before"], b["packing"]["bytes_after"]);
+
+  const Json seen = JsonOf(Hydrant({"inspect", out, "--json"}));
+  EXPECT_EQ(seen["base"]["packed"]["layout"], "1");
+  EXPECT_EQ(seen["base"]["packed"]["source"], "base_mha");
+  EXPECT_TRUE(seen["base"]["dtypes"].contains("w8a8")) << "64 inputs stay in 8 bits";
+
+  ExpectRefused({"convert", base, out, "--weights", "w4a8"}, "exists already");
+  EXPECT_EQ(Hydrant({"convert", base, out, "--weights", "w8a8", "--force"}).code, 0);
+  ExpectRefused({"convert", base, dir.path() + "/x", "--weights", "w4"}, "expected one of w8a8, w4a8, w8a16, w4a16");
+  ExpectRefused({"convert", "/nowhere", dir.path() + "/x", "--weights", "w8a8"}, "/nowhere: there is no such folder");
+}
+
+TEST(CommandsTest, PerplexityOfTextsAndMessages) {
+  const test::TempDir dir;
+  const std::string text = dir.Write("t.txt", "Once upon a time there was a cat.\n\nThe cat had a hat.\n");
+  const std::vector<std::string> common = {"eval", "ppl", "--model", Model(), "--json"};
+  const auto with = [&common](std::vector<std::string> more) {
+    more.insert(more.begin(), common.begin(), common.end());
+    return more;
+  };
+  const Json whole = JsonOf(Hydrant(with({"--text", text})));
+  EXPECT_GT(whole["perplexity"], 1);
+  EXPECT_EQ(whole["windows"], 1);
+  EXPECT_EQ(whole["context"], 512);
+  EXPECT_EQ(whole["stride"], 256);
+  EXPECT_EQ(whole["weights"], "bf16");
+  const Json packed = JsonOf(Hydrant(with({"--text", text, "--weights", "w8a8"})));
+  EXPECT_NEAR(packed["perplexity"].get<double>(), whole["perplexity"].get<double>(),
+              0.1 * whole["perplexity"].get<double>());
+  EXPECT_NE(packed["perplexity"], whole["perplexity"]);
+  const Json parts = JsonOf(Hydrant(with({"--text", text, "--split", "blank"})));
+  EXPECT_EQ(parts["windows"], 2);
+  const std::string chat = dir.Write(
+      "c.jsonl", R"({"conversations": [{"from": "human", "value": "Hi."}, {"from": "gpt", "value": "Hello!"}]})"
+                 "\n\n"
+                 R"({"text": "The cat had a hat."})"
+                 "\n");
+  EXPECT_EQ(JsonOf(Hydrant(with({"--text", chat})))["windows"], 2);
+  EXPECT_EQ(JsonOf(Hydrant(with({"--text", text, "--max-tokens", "3"})))["tokens"], 3);
+  EXPECT_EQ(JsonOf(Hydrant(common, "A cat."))["text"], Json());
+  ExpectRefused(with({"--text", chat, "--field", "body"}), "c.jsonl line 1: ");
+  ExpectRefused(with({"--text", text, "--context", "513"}), "--context is 513, expected 2 to 512");
+  ExpectRefused({"eval", "ppl"}, "--model is missing");
 }
 
 TEST(CommandsTest, ClosedPipeEndsQuietly) {

@@ -103,7 +103,7 @@ base::Json ResultJson(const PplOptions& options, const engine::LoadedModel& load
           {"model", options.engine.model},
           {"weights", info.weights},
           {"weight_bytes", info.weight_bytes},
-          {"kv_type", options.engine.kv_type},
+          {"kv_type", info.kv_type},
           {"cpu_target", info.cpu_target},
           {"threads", info.threads},
           {"text", options.text.file.empty() ? base::Json() : base::Json(options.text.file)},

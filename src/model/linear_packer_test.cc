@@ -110,6 +110,16 @@ TEST_F(LinearPackerTest, PackedLayersKeepTheirBits) {
   }
 }
 
+TEST_F(LinearPackerTest, PackedLayersDoNotBecomeFloats) {
+  Linear linear = FloatLinear(values_, 20, 256);
+  packer_.Add(linear, {.format = WeightFormat::kW8A8});
+  packer_.Run();
+  EXPECT_THROW(packer_.Add(linear, {.format = WeightFormat::kBF16}), FileError);
+  EXPECT_THROW(packer_.Add(linear, {.format = WeightFormat::kW4A8}), FileError);
+  packer_.Add(linear, {.format = WeightFormat::kStored});
+  EXPECT_EQ(linear.packed->format, WeightFormat::kW8A8);
+}
+
 TEST(LmHeadFormatTest, FourBitsBecomeEight) {
   EXPECT_EQ(LmHeadFormat(WeightFormat::kW4A8), WeightFormat::kW8A8);
   EXPECT_EQ(LmHeadFormat(WeightFormat::kW4A16), WeightFormat::kW8A16);
