@@ -73,8 +73,8 @@ struct PackedMatmulArgs {
 
 // One row to int8 codes (docs/algorithms/low_bit_weights.md): scale = largest |x| / 127, code = rint(x * (127 /
 // largest)). With `low`, two planes: q = rint(x * (32512 / largest)), high = (q + 128) >> 8, low = q - 256 * high,
-// scale = largest / 32512. Rows below 1e-30 are all zero with scale 0; a row with NaN or infinity gets codes 0 and scale
-// NaN.
+// scale = largest / 32512. Rows below 1e-30 are all zero with scale 0; a row with NaN or infinity gets codes 0 and
+// scale NaN.
 struct QuantizeArgs {
   const float* x = nullptr;  // [inputs]
   int64_t inputs = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Low-bit weights in memory: one packed layout that every target reads as it lies, so a mapped file needs no conversion.
-// docs/algorithms/low_bit_weights.md has the reasons.
+// Low-bit weights in memory: one packed layout that every target reads as it lies, so a mapped file needs no
+// conversion. docs/algorithms/low_bit_weights.md has the reasons.
 //
 // A matrix [O, I] is cut into panels of 16 outputs; O is padded to 16 and I to 128 with zeros. A *step* is 128 inputs
 // of a panel, a *line* 64 bytes of one output, so that one vector register holds inputs of one output only.
