@@ -44,7 +44,7 @@ class Problem {
   PackedMatmulArgs ArgsFor(const KernelTable& table) {
     Pack(table);
     PackedMatmulArgs args;
-    args.is_w4 = true;
+    args.type = kernels::PackedType::kW4;
     args.panels = panels_.get();
     args.panel_bytes = matrix_.panel_bytes();
     args.code_offset = matrix_.code_offset();

@@ -18,6 +18,7 @@
 #include "eval/random_heads.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
+#include "model/weight_arranger.h"
 #include "tree/parse.h"
 
 namespace hydrant::cli {
@@ -141,6 +142,7 @@ class HeadsBench {
                                *queue.pool, fill, &base)) {
       return measured;
     }
+    model::WeightArranger(queue.table, queue.pool).Arrange(base);
     const quant::WeightFormat format = *quant::WeightFormatNamed(options_.engine.head_weights);
     for (const std::string& kind : options_.kinds) {
       const draft::HeadsInfo info = eval::HeadKindInfo(kind);

@@ -14,6 +14,7 @@
 #include "eval/step.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
+#include "model/weight_arranger.h"
 
 namespace hydrant::cli {
 namespace {
@@ -190,6 +191,7 @@ int BenchStep(const std::vector<std::string>& args) {
   if (!eval::MakeRandomModel(eval::ShapeConfig(options.shape), options.step.format, *pool, fill, &weights)) {
     return kExitInterrupted;
   }
+  model::WeightArranger(queue.table, pool.get()).Arrange(weights);
   options.step.weights = &weights;
   options.step.on_progress = [&progress](double share, const std::string& note) {
     progress.Update(share, note);

@@ -12,6 +12,7 @@
 #include "kernels/choose.h"
 #include "kernels/ops.h"
 #include "model/linear_packer.h"
+#include "model/weight_arranger.h"
 #include "model/weights.h"
 #include "tree/token_tree.h"
 
@@ -64,6 +65,7 @@ class Drafter {
 struct HeadPacking {
   model::FormatChoice choice;
   model::LinearPacker* packer = nullptr;
+  model::WeightArranger* arranger = nullptr;
   std::vector<int32_t> draft_vocab = {};  // tokens that heads may draft, ascending; empty: all (draft_vocab.h)
   model::PackReport report = {};
   std::string format = {};  // of the first head

@@ -60,7 +60,8 @@ std::string MakeRefusal(const std::string& heads, const std::string& base) {
     const model::ModelWeights weights = model::LoadModelWeights(base);
     std::vector<std::string> warnings;
     model::LinearPacker packer(&pool, {});
-    HeadPacking packing{.choice = {}, .packer = &packer};
+    model::WeightArranger arranger(queue.table, &pool);
+    HeadPacking packing{.choice = {}, .packer = &packer, .arranger = &arranger};
     MakeDrafter(heads, weights, &queue, packing, &warnings);
   });
 }

@@ -40,6 +40,7 @@ Weights Packed(Weights weights, HeadPacking& packing) {
   CutVocabulary(weights, packing.draft_vocab);
   for (model::Linear* linear : LinearsOf(weights)) packing.packer->Add(*linear, packing.choice);
   packing.report = packing.packer->Run();
+  for (model::Linear* linear : LinearsOf(weights)) packing.arranger->Arrange(*linear);
   packing.format = FirstBlock(weights).format();
   weights.bytes += packing.report.bytes_after - packing.report.bytes_freed;
   return weights;

@@ -116,12 +116,13 @@ std::vector<int32_t> DraftVocab(const LoadedModel& loaded) {
   return draft::MostFrequentTokens(ids, options.draft_vocab_size, vocab_size);
 }
 
-void LoadDrafter(LoadedModel& loaded) {
+void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
   const EngineOptions& options = loaded.options;
   const model::FormatChoice choice = ChooseHeadFormat(loaded);
   if (options.draft.empty()) return;
   model::LinearPacker packer(loaded.pool.get(), options.on_pack);
-  draft::HeadPacking packing{.choice = choice, .packer = &packer, .draft_vocab = DraftVocab(loaded)};
+  draft::HeadPacking packing{
+      .choice = choice, .packer = &packer, .arranger = &arranger, .draft_vocab = DraftVocab(loaded)};
   loaded.drafter = draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, packing, &loaded.info.warnings);
   AddToInfo(packing.report, loaded.info);
   loaded.info.head_weights = packing.format;
@@ -166,7 +167,9 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   PackBase(*loaded);
   loaded->kv_type = KvType(options.kv_type, loaded->weights);
   loaded->tree.name = "none";
-  LoadDrafter(*loaded);
+  model::WeightArranger arranger(loaded->queue.table, loaded->pool.get());
+  LoadDrafter(*loaded, arranger);  // cuts and shares the base's lm head as the file has it
+  arranger.Arrange(loaded->weights);
   const int64_t offset = loaded->drafter ? loaded->drafter->hidden_layer_offset() : 0;
   const int64_t capture = offset > 0 ? loaded->weights.config.num_layers - offset : -1;
   loaded->decoder = std::make_unique<model::Decoder>(&loaded->queue, &loaded->weights, capture);

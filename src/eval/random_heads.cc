@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "draft/hydra.h"
 #include "draft/medusa.h"
+#include "model/weight_arranger.h"
 
 namespace hydrant::eval {
 namespace {
@@ -40,7 +41,14 @@ class HeadFiller {
     random_.AddLayer(config, format_, &layer);
     layers_.push_back(&layer);
   }
-  bool Build(base::ThreadPool& pool, const FillProgress& on_progress) { return random_.Build(pool, on_progress); }
+  // For the kernels of `queue`.
+  bool Build(const kernels::Queue& queue, const FillProgress& on_progress) {
+    if (!random_.Build(*queue.pool, on_progress)) return false;
+    model::WeightArranger arranger(queue.table, queue.pool);
+    for (model::Linear* linear : linears_) arranger.Arrange(*linear);
+    for (model::LayerWeights* layer : layers_) arranger.Arrange(*layer);
+    return true;
+  }
   const std::vector<int32_t>& token_map() const { return token_map_; }
   uint64_t bytes() const {
     uint64_t bytes = 0;
@@ -54,8 +62,8 @@ class HeadFiller {
   quant::WeightFormat format_;
   RandomWeights random_;
   std::vector<int32_t> token_map_;
-  std::vector<const model::Linear*> linears_;
-  std::vector<const model::LayerWeights*> layers_;
+  std::vector<model::Linear*> linears_;
+  std::vector<model::LayerWeights*> layers_;
 };
 
 // Blocks 2..L of released heads are one (docs/formats.md).
@@ -74,7 +82,7 @@ Drafters MakeMedusa(const draft::HeadsInfo& info, const model::ModelWeights& bas
     filler.LmHead(head.lm_head, false);
   }
   Drafters drafters;
-  if (!filler.Build(*queues.front()->pool, on_progress)) return drafters;
+  if (!filler.Build(*queues.front(), on_progress)) return drafters;
   for (kernels::Queue* queue : queues) {
     draft::MedusaWeights weights;
     weights.info = info;
@@ -112,7 +120,7 @@ Drafters MakeHydraHeads(const draft::HeadsInfo& info, const model::ModelWeights&
     filler.LmHead(heads[h].rest.lm_head, true);
   }
   Drafters drafters;
-  if (!filler.Build(*queues.front()->pool, on_progress)) return drafters;
+  if (!filler.Build(*queues.front(), on_progress)) return drafters;
   const uint64_t bytes = filler.bytes();
   for (draft::HydraHead& head : heads) TieBlocks(head.rest, info.num_layers - 1);
   for (kernels::Queue* queue : queues) {

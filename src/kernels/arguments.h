@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/packed.h"
+
 namespace hydrant::kernels {
 
 enum class FloatType : uint8_t { kF32, kBF16, kF16 };
@@ -50,7 +52,7 @@ inline constexpr int64_t kMaxCodeRows = 128;
 //   value = f32(256.0 * high_sum + low_sum, added in double) * (row_scales[o] * scales[r]).
 // The product of the scales is rounded first. Bits are the same on every target and for any number of rows.
 struct PackedMatmulArgs {
-  bool is_w4 = false;
+  PackedType type = PackedType::kW8;
   const uint8_t* panels = nullptr;
   int64_t panel_bytes = 0, code_offset = 0;
   int64_t steps = 0;  // of 128 inputs

@@ -245,7 +245,7 @@ void MatmulInput::Floats(const Chunk& chunk, const MatmulJob& job, int64_t panel
 void MatmulInput::Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const {
   const PackedMatrix& matrix = job.weight->packed;
   PackedMatmulArgs args;
-  args.is_w4 = matrix.type == PackedType::kW4;
+  args.type = matrix.type;
   args.panels = matrix.panels;
   args.panel_bytes = matrix.panel_bytes();
   args.code_offset = matrix.code_offset();

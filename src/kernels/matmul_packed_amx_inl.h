@@ -135,7 +135,7 @@ class TileMatmul {
     static constexpr TileConfig kConfig = FullTiles();
     tiles_.Configure(kConfig);
     prefetch_.Start(range_, begin);
-    if (range_.args.is_w4) {
+    if (range_.args.type == PackedType::kW4) {
       cursor_.panel = begin;
       for (uint64_t step = 0; step < kExpandAhead; ++step) ExpandStep(step);
     }
@@ -143,7 +143,7 @@ class TileMatmul {
       for (int64_t pass = 0; pass < range_.passes; ++pass) {
         prefetch_.Begin(range_, panel, pass);
         const bool two = 2 * pass + 1 < range_.args.num_blocks;
-        if (range_.args.is_w4) {
+        if (range_.args.type == PackedType::kW4) {
           two ? Pass<true, 2>(panel, pass) : Pass<true, 1>(panel, pass);
         } else {
           two ? Pass<false, 2>(panel, pass) : Pass<false, 1>(panel, pass);

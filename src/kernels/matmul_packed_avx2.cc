@@ -129,7 +129,7 @@ void Multiply(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_e
 }  // namespace
 
 void PackedMatmulAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
-  if (args.is_w4) {
+  if (args.type == PackedType::kW4) {
     Multiply<true>(args, panel_begin, panel_end);
   } else {
     Multiply<false>(args, panel_begin, panel_end);

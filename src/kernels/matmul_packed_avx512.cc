@@ -200,10 +200,10 @@ void Multiply(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_e
 
 void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
   if (args.code_rows == 0) return;
-  if (args.is_w4) {
-    Multiply<true>(args, panel_begin, panel_end);
-  } else {
-    Multiply<false>(args, panel_begin, panel_end);
+  switch (args.type) {
+    case PackedType::kW8: return Multiply<false>(args, panel_begin, panel_end);
+    case PackedType::kW4: return Multiply<true>(args, panel_begin, panel_end);
+    case PackedType::kQuads: return QuadsMatmulAvx512(args, panel_begin, panel_end);
   }
 }
 

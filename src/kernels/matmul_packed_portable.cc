@@ -11,7 +11,13 @@ namespace {
 // The 128 weights of one output in one step, without their bias of 128.
 void DecodeStep(const PackedMatmulArgs& args, const uint8_t* panel, int64_t step, int64_t output, int32_t* weights) {
   const uint8_t* codes = panel + args.code_offset;
-  if (!args.is_w4) {
+  if (args.type == PackedType::kQuads) {
+    for (int64_t i = 0; i < kStepInputs; ++i) {
+      weights[i] = codes[(((step * kStepInputs + i) / 4 * kPanelOutputs) + output) * 4 + i % 4] - 128;
+    }
+    return;
+  }
+  if (args.type == PackedType::kW8) {
     for (int64_t half = 0; half < 2; ++half) {
       const uint8_t* line = codes + ((step * 2 + half) * kPanelOutputs + output) * kLineBytes;
       for (int64_t i = 0; i < kLineBytes; ++i) weights[half * kLineBytes + i] = line[i] - 128;

@@ -19,6 +19,7 @@ struct Options {
   int64_t range_panels = 0;  // panels per call, 0 = all
 };
 
+constexpr PackedType kTypes[] = {PackedType::kW8, PackedType::kW4, PackedType::kQuads};
 constexpr float kUntouched = 12345.5F;
 
 // [rows][O + gap], as `table` computes it.
@@ -50,18 +51,18 @@ void CheckTargets(PackedType type, int64_t rows, int64_t outputs, int64_t inputs
   const std::vector<float> expected = Product(PortableKernels(), weight, codes, options);
   for (const KernelTable* table : AvailableKernels()) {
     if (table == &PortableKernels()) continue;
+    if (type == PackedType::kQuads && table->max_quad_inputs == 0) continue;
     const std::vector<float> out = Product(*table, weight, codes, options);
     for (size_t i = 0; i < out.size(); ++i) {
       ASSERT_TRUE(SameBits(out[i], expected[i]))
-          << table->name << (type == PackedType::kW4 ? " w4" : " w8") << " R=" << rows << " O=" << outputs
-          << " I=" << inputs << (two_planes ? " two planes" : "") << ": value " << i << " is " << out[i]
-          << ", expected " << expected[i];
+          << table->name << " type " << static_cast<int>(type) << " R=" << rows << " O=" << outputs << " I=" << inputs
+          << (two_planes ? " two planes" : "") << ": value " << i << " is " << out[i] << ", expected " << expected[i];
     }
   }
 }
 
 TEST(PackedMatmulTest, ThePortableKernelComputesTheDefinition) {
-  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+  for (const PackedType type : kTypes) {
     for (const bool two_planes : {false, true}) {
       const TestPackedMatrix weight(type, 21, 200, 3);
       TestCodes codes(6, 200, two_planes, 4);
@@ -82,7 +83,7 @@ TEST(PackedMatmulTest, ThePortableKernelComputesTheDefinition) {
 }
 
 TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForAnyNumberOfRows) {
-  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+  for (const PackedType type : kTypes) {
     for (int64_t rows = 1; rows <= 70; ++rows) {
       CheckTargets(type, rows, 21, 172, false);
       if (rows <= 64) CheckTargets(type, rows, 17, 129, true);
@@ -93,7 +94,7 @@ TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForAnyNumberOfRows) {
 }
 
 TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForAnyNumberOfOutputs) {
-  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+  for (const PackedType type : kTypes) {
     for (int64_t outputs = 1; outputs <= 50; ++outputs) {
       for (const int64_t rows : {1, 3, 6, 8, 10}) CheckTargets(type, rows, outputs, 192, outputs % 2 == 0);
       if (HasFatalFailure()) return;
@@ -102,7 +103,7 @@ TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForAnyNumberOfOutputs) {
 }
 
 TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForAnyNumberOfInputs) {
-  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+  for (const PackedType type : kTypes) {
     for (const int64_t inputs : {1, 63, 64, 65, 127, 128, 129, 172, 256, 384, 1000, 4096}) {
       for (const int64_t rows : {1, 2, 4, 5, 7, 8, 13, 16}) CheckTargets(type, rows, 37, inputs, rows % 2 == 0);
       if (HasFatalFailure()) return;
@@ -111,7 +112,7 @@ TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForAnyNumberOfInputs) {
 }
 
 TEST(PackedMatmulTest, BiasesSumsStridesAndRangesAreTheSameOnEveryTarget) {
-  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+  for (const PackedType type : kTypes) {
     for (const int64_t rows : {1, 4, 8, 11}) {
       for (const bool two_planes : {false, true}) {
         for (const bool bias : {false, true}) {
@@ -129,7 +130,7 @@ TEST(PackedMatmulTest, BiasesSumsStridesAndRangesAreTheSameOnEveryTarget) {
 
 // The largest sums that packed.h allows; on the way they leave 32 bits where weights keep their bias of 128.
 TEST(PackedMatmulTest, SumsOfTheLargestMagnitudesAreExact) {
-  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+  for (const PackedType type : kTypes) {
     for (const bool two_planes : {false, true}) {
       for (const int64_t rows : {1, 3, 8}) {
         CheckTargets(type, rows, 18, 1000, two_planes, {}, Values::kExtreme);

@@ -8,7 +8,10 @@
 //   w4 panel: tables [I / 128][16][2], one byte for each output and group of 64 inputs, zero-padded to whole lines;
 //             codes [I / 128][16][64]: low nibbles = inputs 0 .. 63 of the step, high nibbles = 64 .. 127.
 //             weight = dictionary[table][code] - 128; dictionary entries 1 .. 255.
-// The value of a weight is row_scales[o] * weight, for both.
+//   quads panel: codes [I / 4][16][4], a byte = weight + 128: sixteen outputs' products with four inputs are one vector
+//             instruction and need no adding up at the end, which takes longer than the products where inputs are few.
+//             Only in memory, of small matrices (KernelTable::max_quad_inputs); w4 takes 8 bits there.
+// The value of a weight is row_scales[o] * weight, for all.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +27,7 @@ inline constexpr int64_t kLineBytes = 64;
 // |sum| <= 127 * 127 * I must fit 32 bits, for the low plane of 16-bit activations 127 * 128 * I: refuse more at load.
 inline constexpr int64_t kMaxPackedInputs = 131072;
 
-enum class PackedType : uint8_t { kW8, kW4 };
+enum class PackedType : uint8_t { kW8, kW4, kQuads };
 
 struct PackedMatrix {
   PackedType type = PackedType::kW8;

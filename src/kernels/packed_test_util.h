@@ -91,6 +91,7 @@ class TestPackedMatrix {
     const int64_t place = input % kGroupInputs;
     if (matrix_.type == PackedType::kW8)
       return codes[((step * 2 + half) * kPanelOutputs + o) * kLineBytes + place] - 128;
+    if (matrix_.type == PackedType::kQuads) return codes[(input / 4 * kPanelOutputs + o) * 4 + input % 4] - 128;
     const uint8_t line = codes[(step * kPanelOutputs + o) * kLineBytes + place];
     const uint8_t table = panel[(step * kPanelOutputs + o) * 2 + half];
     return dictionary_[table * kTableEntries + (half == 0 ? line & 15 : line >> 4)] - 128;
@@ -160,7 +161,7 @@ class TestCodes {
   // For the table of the last PackFor. Still without bias, out, out_stride, add.
   PackedMatmulArgs Args(const PackedMatrix& matrix) const {
     PackedMatmulArgs args;
-    args.is_w4 = matrix.type == PackedType::kW4;
+    args.type = matrix.type;
     args.panels = matrix.panels;
     args.panel_bytes = matrix.panel_bytes();
     args.code_offset = matrix.code_offset();

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quant/pack.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <mutex>
-#include <new>
 
 #include "base/check.h"
 #include "hydrant/error.h"
 #include "quant/dictionary.h"
 #include "quant/encode_row.h"
+#include "quant/weight_memory.h"
 
 namespace hydrant::quant {
 namespace {
@@ -25,37 +21,6 @@ using kernels::kPanelOutputs;
 using kernels::kStepInputs;
 using kernels::PackedMatrix;
 using kernels::PackedType;
-
-constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kChunk = 2 * kHugePage;
-
-std::shared_ptr<uint8_t> AllocateHuge(size_t bytes) {
-  const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  auto* memory = static_cast<uint8_t*>(std::aligned_alloc(kHugePage, rounded));
-  if (memory == nullptr) throw std::bad_alloc();
-  madvise(memory, rounded, MADV_HUGEPAGE);  // refused: smaller pages
-  return {memory, [](uint8_t* p) { std::free(p); }};
-}
-
-// Matrices of less than a huge page lie side by side in chunks of two: tale-14m would be 3,400 small pages, more than
-// a core's second-level TLB has entries.
-std::shared_ptr<uint8_t> Allocate(size_t bytes) {
-  static std::mutex mutex;
-  static std::weak_ptr<uint8_t> chunk;  // freed with the last matrix in it
-  static size_t used = 0;
-  if (bytes >= kHugePage) return AllocateHuge(bytes);
-  const std::lock_guard lock(mutex);
-  std::shared_ptr<uint8_t> memory = chunk.lock();
-  if (!memory || used + bytes > kChunk) {
-    memory = AllocateHuge(kChunk);
-    chunk = memory;
-    used = 0;
-  }
-  uint8_t* place = memory.get() + used;
-  used +=
-      (bytes + static_cast<size_t>(kLineBytes) - 1) / static_cast<size_t>(kLineBytes) * static_cast<size_t>(kLineBytes);
-  return {memory, place};
-}
 
 // One row as floats; every value is finite or refused.
 void ReadRow(const FloatMatrix& matrix, int64_t row, std::vector<float>& out) {
@@ -132,6 +97,19 @@ int8_t WeightW4(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t 
   return static_cast<int8_t>(m.dictionary[panel[2 * line + half] * kernels::kTableEntries + code] - 128);
 }
 
+int8_t WeightQuads(const uint8_t* panel, int64_t o, int64_t i) {
+  return static_cast<int8_t>(panel[(i / 4 * kPanelOutputs + o) * 4 + i % 4] - 128);
+}
+
+int8_t WeightAt(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
+  switch (m.type) {
+    case PackedType::kW8: return WeightW8(panel, o, i);
+    case PackedType::kW4: return WeightW4(m, panel, o, i);
+    case PackedType::kQuads: return WeightQuads(panel, o, i);
+  }
+  return 0;
+}
+
 }  // namespace
 
 WeightFormat FormatFor(WeightFormat format, int64_t inputs) {
@@ -182,7 +160,7 @@ std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat
   shape.outputs = matrix.weight.shape[0];
   shape.inputs = matrix.inputs();
   const auto panel_bytes = static_cast<size_t>(shape.num_panels() * shape.panel_bytes());
-  const std::shared_ptr<uint8_t> memory = Allocate(static_cast<size_t>(shape.bytes()));
+  const std::shared_ptr<uint8_t> memory = AllocateWeights(static_cast<size_t>(shape.bytes()));
   auto* scales = reinterpret_cast<float*>(memory.get() + panel_bytes);
   shape.panels = memory.get();
   shape.row_scales = scales;
@@ -195,14 +173,39 @@ std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat
   return packed;
 }
 
+std::shared_ptr<const PackedWeight> ToQuads(const PackedWeight& weight, base::ThreadPool& pool) {
+  const PackedMatrix& from = weight.matrix;
+  auto quads = std::make_shared<PackedWeight>(weight);
+  PackedMatrix& to = quads->matrix;
+  to.type = PackedType::kQuads;
+  to.dictionary = nullptr;
+  const auto panel_bytes = static_cast<size_t>(to.num_panels() * to.panel_bytes());
+  const std::shared_ptr<uint8_t> memory = AllocateWeights(static_cast<size_t>(to.bytes()));
+  pool.ParallelFor(to.num_panels(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const uint8_t* source = from.panels + p * from.panel_bytes();
+      uint8_t* target = memory.get() + p * to.panel_bytes();
+      for (int64_t i = 0; i < to.padded_inputs(); ++i) {
+        for (int64_t o = 0; o < kPanelOutputs; ++o) {
+          target[(i / 4 * kPanelOutputs + o) * 4 + i % 4] = static_cast<uint8_t>(WeightAt(from, source, o, i) + 128);
+        }
+      }
+    }
+  });
+  std::memcpy(memory.get() + panel_bytes, from.row_scales, static_cast<size_t>(to.num_panels() * kPanelOutputs) * 4);
+  to.panels = memory.get();
+  to.row_scales = reinterpret_cast<const float*>(memory.get() + panel_bytes);
+  quads->owner = memory;
+  return quads;
+}
+
 std::vector<float> Unpack(const PackedMatrix& matrix) {
   std::vector<float> weights;
   weights.reserve(static_cast<size_t>(matrix.outputs * matrix.inputs));
   for (int64_t o = 0; o < matrix.outputs; ++o) {
     const uint8_t* panel = matrix.panels + o / kPanelOutputs * matrix.panel_bytes();
     for (int64_t i = 0; i < matrix.inputs; ++i) {
-      const int64_t row = o % kPanelOutputs;
-      const int weight = matrix.type == PackedType::kW8 ? WeightW8(panel, row, i) : WeightW4(matrix, panel, row, i);
+      const int weight = WeightAt(matrix, panel, o % kPanelOutputs, i);
       weights.push_back(matrix.row_scales[o] * static_cast<float>(weight));
     }
   }

@@ -37,6 +37,9 @@ WeightFormat FormatFor(WeightFormat format, int64_t inputs);
 std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat format, const PackOptions& options,
                                          base::ThreadPool& pool);
 
+// The same weights as quads (kernels/packed.h), in memory of their own.
+std::shared_ptr<const PackedWeight> ToQuads(const PackedWeight& weight, base::ThreadPool& pool);
+
 // The weights that the codes stand for, [O, I]: the slow twin of every reader.
 std::vector<float> Unpack(const kernels::PackedMatrix& matrix);
 
