@@ -84,24 +84,24 @@ class PanelPacker {
   RowW4 row_w4_;
 };
 
-int8_t WeightW8(const uint8_t* panel, int64_t o, int64_t i) {
+int WeightW8(const uint8_t* panel, int64_t o, int64_t i) {
   const uint8_t* line = panel + (i / kLineBytes * kPanelOutputs + o) * kLineBytes;
-  return static_cast<int8_t>(line[i % kLineBytes] - 128);
+  return line[i % kLineBytes] - 128;
 }
 
-int8_t WeightW4(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
+int WeightW4(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
   const int64_t line = i / kStepInputs * kPanelOutputs + o;
   const int64_t half = i % kStepInputs / kGroupInputs;
   const uint8_t pair = panel[m.code_offset() + line * kLineBytes + i % kGroupInputs];
   const int code = half == 0 ? pair & 15 : pair >> 4;
-  return static_cast<int8_t>(m.dictionary[panel[2 * line + half] * kernels::kTableEntries + code] - 128);
+  return m.dictionary[panel[2 * line + half] * kernels::kTableEntries + code] - 128;
 }
 
-int8_t WeightQuads(const uint8_t* panel, int64_t o, int64_t i) {
-  return static_cast<int8_t>(panel[(i / 4 * kPanelOutputs + o) * 4 + i % 4] - 128);
+int WeightQuads(const uint8_t* panel, int64_t o, int64_t i) {
+  return panel[(i / 4 * kPanelOutputs + o) * 4 + i % 4] - 128;
 }
 
-int8_t WeightAt(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
+int WeightAt(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
   switch (m.type) {
     case PackedType::kW8: return WeightW8(panel, o, i);
     case PackedType::kW4: return WeightW4(m, panel, o, i);
@@ -205,8 +205,7 @@ std::vector<float> Unpack(const PackedMatrix& matrix) {
   for (int64_t o = 0; o < matrix.outputs; ++o) {
     const uint8_t* panel = matrix.panels + o / kPanelOutputs * matrix.panel_bytes();
     for (int64_t i = 0; i < matrix.inputs; ++i) {
-      const int weight = WeightAt(matrix, panel, o % kPanelOutputs, i);
-      weights.push_back(matrix.row_scales[o] * static_cast<float>(weight));
+      weights.push_back(matrix.row_scales[o] * static_cast<float>(WeightAt(matrix, panel, o % kPanelOutputs, i)));
     }
   }
   return weights;
