@@ -40,7 +40,7 @@ class TempDir {
   const std::string& path() const { return path_; }
   // Writes a file into the folder and returns its path.
   std::string Write(const std::string& name, const std::string& content) const {
-    const std::string file = path_ + "/" + name;
+    std::string file = path_ + "/" + name;
     std::ofstream(file, std::ios::binary) << content;
     return file;
   }

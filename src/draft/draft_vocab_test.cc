@@ -16,7 +16,7 @@ namespace hydrant::draft {
 namespace {
 
 std::string WriteFile(const std::string& text) {
-  const std::string path = ::testing::TempDir() + "draft_vocab.json";
+  std::string path = ::testing::TempDir() + "draft_vocab.json";
   std::ofstream(path) << text;
   return path;
 }
