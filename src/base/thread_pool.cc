@@ -87,6 +87,7 @@ int CgroupCpus() {
 
 ThreadPool::ThreadPool(int num_threads, bool pin) : num_threads_(num_threads) {
   HYDRANT_CHECK(num_threads >= 1);
+  parts_ = std::make_unique<Part[]>(static_cast<size_t>(num_threads));
   const std::vector<int> cpus = AllowedCpus();
   const bool can_pin = pin && static_cast<size_t>(num_threads) <= cpus.size();
   for (int i = 1; i < num_threads; ++i) {
@@ -158,6 +159,26 @@ void ThreadPool::TakePieces() {
   }
 }
 
+bool ThreadPool::Take(int part, bool front, uint32_t number, int64_t count, int64_t least, int64_t* begin,
+                      int64_t* end) {
+  constexpr uint64_t kField = 0xffff;
+  std::atomic<uint64_t>& left = parts_[part].left;
+  uint64_t seen = left.load(std::memory_order_relaxed);
+  while (true) {
+    const bool whole = seen >> 32 != number;
+    const int64_t first = whole ? count * part / num_threads_ : static_cast<int64_t>(seen >> 16 & kField);
+    const int64_t last = whole ? count * (part + 1) / num_threads_ : static_cast<int64_t>(seen & kField);
+    if (first == last) return false;
+    const int64_t half = std::max(least, (last - first + 1) / 2);
+    const int64_t taken = last - first - half < least ? last - first : half;
+    *begin = front ? first : last - taken;
+    *end = *begin + taken;
+    const auto rest = static_cast<uint64_t>(front ? *end : first) << 16 | static_cast<uint64_t>(front ? last : *begin);
+    // Relaxed: what the ranges need was written before a barrier, and the next barrier publishes what they write.
+    if (left.compare_exchange_weak(seen, uint64_t{number} << 32 | rest, std::memory_order_relaxed)) return true;
+  }
+}
+
 template <typename Fn>
 void ThreadPool::Guarded(const Fn& fn) {
   try {
@@ -174,6 +195,11 @@ void ThreadPool::Guarded(const Fn& fn) {
 void ThreadPool::RethrowFailure() {
   running_ = false;
   if (!failed_.load(std::memory_order_relaxed)) return;
+  // Some threads have made calls of Share that others have not.
+  for (int i = 0; i < num_threads_; ++i) {
+    parts_[i].left.store(0, std::memory_order_relaxed);
+    parts_[i].number = 0;
+  }
   std::exception_ptr error;
   std::swap(error, first_error_);
   std::rethrow_exception(error);

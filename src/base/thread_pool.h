@@ -59,6 +59,25 @@ class ThreadPool {
               pieces);
   }
 
+  // Inside Run: calls fn(begin, end) for ranges that cover [0, count), count <= kMostShared, spread over the threads.
+  // Every thread calls this, in the same order with the same numbers, and then Barrier. It begins with a contiguous
+  // part of its own, of which it takes half of what is left at a time, at least `least`; after that it takes from the
+  // ends of the others' parts, so that a thread that is slow or interrupted does not keep them waiting.
+  template <typename Fn>
+  void Share(int thread_idx, int64_t count, int64_t least, Fn&& fn) {
+    if (num_threads_ == 1) {
+      if (count > 0) fn(int64_t{0}, count);
+      return;
+    }
+    const uint32_t number = ++parts_[thread_idx].number;
+    for (int i = 0; i < num_threads_; ++i) {
+      const int part = (thread_idx + i) % num_threads_;
+      int64_t begin = 0, end = 0;
+      while (Take(part, i == 0, number, count, least, &begin, &end)) fn(begin, end);
+    }
+  }
+  static constexpr int64_t kMostShared = (int64_t{1} << 16) - 1;  // the largest `count` of Share
+
   // Inside Run: waits until every thread is here. When another thread has thrown, throws too, so that all unwind.
   void Barrier();
 
@@ -71,6 +90,13 @@ class ThreadPool {
     void (*call)(void* context, int64_t index) = nullptr;
     void* context = nullptr;
   };
+  // A thread's part of what Share shares out. `left` is the call's number << 32 | begin << 16 | end of what nobody has
+  // taken; one with another number is of the call before and stands for a part that is still whole. So nobody has to
+  // write it anew for each call, and whoever comes first may take from a part whose thread is late.
+  struct alignas(64) Part {
+    std::atomic<uint64_t> left{0};
+    uint32_t number = 0;  // calls of this part's thread
+  };
   // Some more ranges than threads, so that a slow or interrupted thread leaves work to the others.
   static constexpr int64_t kRangesPerThread = 3;
   // Thrown by Barrier when another thread has failed; never leaves RunJob.
@@ -80,6 +106,8 @@ class ThreadPool {
   void RunPieces(PieceJob job, int64_t pieces);
   void TakePieces();
   bool HasPieces() const;
+  // Takes a range from the front or the back of what is left of a part; false when nothing is.
+  bool Take(int part, bool front, uint32_t number, int64_t count, int64_t least, int64_t* begin, int64_t* end);
   void WakeSleepers();
   template <typename Fn>
   void Guarded(const Fn& fn);
@@ -107,6 +135,7 @@ class ThreadPool {
   alignas(64) std::atomic<int> num_busy_{0};
   alignas(64) std::atomic<int> num_asleep_{0};
   alignas(64) std::atomic<uint64_t> num_at_barrier_{0};  // over all barriers of the job
+  std::unique_ptr<Part[]> parts_;                        // [num_threads]
   std::vector<std::thread> workers_;
 };
 

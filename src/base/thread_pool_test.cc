@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <stdexcept>
@@ -97,6 +98,73 @@ TEST(ThreadPoolTest, ParallelForRethrowsAfterAllRangesHaveEnded) {
                                   }),
                  std::runtime_error);
     EXPECT_EQ(ended.load(), 9);
+  }
+}
+
+TEST(ThreadPoolTest, ShareCoversTheRangeOnce) {
+  for (const int threads : {1, 2, 3, 5}) {
+    ThreadPool pool(threads, false);
+    for (const int64_t count : {0, 1, 2, 3, 7, 100, 1000}) {
+      for (const int64_t least : {1, 3, 1000}) {
+        std::vector<int> hits(static_cast<size_t>(count), 0);
+        std::atomic<int> too_short{0};
+        pool.Run([&](int thread_idx) {
+          for (int call = 0; call < 5; ++call) {
+            pool.Share(thread_idx, count, least, [&](int64_t begin, int64_t end) {
+              if (end - begin < std::min(least, count / threads)) ++too_short;
+              for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+            });
+            pool.Barrier();
+          }
+        });
+        for (const int hit : hits) ASSERT_EQ(hit, 5) << threads << ' ' << count << ' ' << least;
+        EXPECT_EQ(too_short.load(), 0);
+      }
+    }
+  }
+}
+
+TEST(ThreadPoolTest, ShareLeavesNothingToAThreadThatComesLate) {
+  ThreadPool pool(3, false);
+  std::atomic<int> others_ready{0};
+  std::vector<int> hits(40, 0);
+  bool late_worked = false;
+  pool.Run([&](int thread_idx) {
+    while (thread_idx == 1 && others_ready.load() < 2) std::this_thread::yield();
+    pool.Share(thread_idx, 40, 1, [&](int64_t begin, int64_t end) {
+      if (thread_idx == 1) late_worked = true;
+      for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+    });
+    ++others_ready;
+    pool.Barrier();
+  });
+  EXPECT_EQ(hits, std::vector<int>(40, 1));
+  EXPECT_FALSE(late_worked);
+}
+
+TEST(ThreadPoolTest, ShareWorksAfterAJobThatFailed) {
+  ThreadPool pool(3, false);
+  for (int thrower = 0; thrower < 3; ++thrower) {
+    for (const bool before : {false, true}) {
+      EXPECT_THROW(pool.Run([&](int thread_idx) {
+        if (before && thread_idx == thrower) throw std::runtime_error("before its share");
+        pool.Share(thread_idx, 9, 1, [&](int64_t begin, int64_t end) {
+          if (begin <= 3 * thrower && 3 * thrower < end) throw std::runtime_error("from a range");
+        });
+        pool.Barrier();
+      }),
+                   std::runtime_error);
+      std::vector<int> hits(9, 0);
+      pool.Run([&](int thread_idx) {
+        for (int call = 0; call < 2; ++call) {
+          pool.Share(thread_idx, 9, 1, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+          });
+          pool.Barrier();
+        }
+      });
+      EXPECT_EQ(hits, std::vector<int>(9, 2));
+    }
   }
 }
 

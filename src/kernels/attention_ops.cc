@@ -259,7 +259,7 @@ void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvL
             .cut = CutFor(plan, group, kv.num_kv_heads, queue.pool->num_threads())};
   const int64_t items = NumberItems(plan, call.cut, kv.num_kv_heads);
   const int64_t columns = std::min<int64_t>(kAttentionColumns, q.rows * group);
-  ForItems(queue, items, plan.longest * kv.head_dim * columns / 8, [&](int64_t begin, int64_t end) {
+  ForItemsShared(queue, items, plan.longest * kv.head_dim * columns / 8, [&](int64_t begin, int64_t end) {
     size_t run = 0;
     for (int64_t item = begin; item < end; ++item) {
       while (run + 1 < plan.runs.size() && plan.runs[run + 1].first_item <= item) ++run;

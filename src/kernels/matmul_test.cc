@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "kernels/packed_test_util.h"
 #include "kernels/test_util.h"
 
 namespace hydrant::kernels {
@@ -228,6 +230,35 @@ TEST(MatmulTest, WeightOfATensor) {
   EXPECT_EQ(weight.inputs, 4);
   EXPECT_EQ(weight.row_stride, 4);
   EXPECT_EQ(weight.dtype, DType::kF32);
+}
+
+// Large enough for ForItemsShared; the panels of the two weights are one row.
+TEST(MatmulTest, InARegionThreadsShareLongProducts) {
+  const int64_t rows = 8, inputs = 1024;
+  const TestPackedMatrix first(PackedType::kW4, 700, inputs, 7), second(PackedType::kW4, 400, inputs, 8);
+  const Weight weights[] = {Weight::Of(first.matrix()), Weight::Of(second.matrix())};
+  const int64_t operations = kPanelOutputs * (rows + 2) * inputs / 4;
+  ASSERT_GE((700 / kPanelOutputs + 400 / kPanelOutputs) * operations, kOperationsWorthSharing);
+  const std::vector<float> floats = RandomFloats(rows * inputs, 9);
+  const ConstRows x(floats.data(), rows, inputs, inputs);
+  for (const KernelTable* table : AvailableKernels()) {
+    std::vector<float> expected, found;
+    for (const int threads : {1, 3}) {
+      base::ThreadPool pool(threads, false);
+      Queue queue{&pool, table};
+      MatmulInput input;
+      input.Reserve(*table, weights[0].kind, rows, inputs);
+      std::vector<float>& out = threads == 1 ? expected : found;
+      out.assign(static_cast<size_t>(rows * 1100), 0.0F);
+      const MatmulJob jobs[] = {{&weights[0], {}, Rows(out.data(), rows, 700, 1100)},
+                                {&weights[1], {}, Rows(out.data() + 700, rows, 400, 1100), MatmulMode::kAdd}};
+      Region(queue, [&](Queue& own) {
+        input.Load(own, x);
+        Matmul(own, input, jobs);
+      });
+    }
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin(), SameBits)) << table->name;
+  }
 }
 
 }  // namespace

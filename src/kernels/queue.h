@@ -46,6 +46,23 @@ void ForItems(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& fn)
   Sync(queue);
 }
 
+// From about this many operations an op of a region takes some hundred microseconds: then it pays to even out the
+// threads.
+inline constexpr int64_t kOperationsWorthSharing = 128 * kOperationsWorthAThread;
+
+// ForItems for long work: inside a region too the ranges go to whoever is free, and a thread may get several.
+template <typename Fn>
+void ForItemsShared(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& fn) {
+  const int64_t operations = std::max<int64_t>(1, operations_per_item);
+  if (!queue.in_region() || count < kOperationsWorthSharing / operations || count > base::ThreadPool::kMostShared) {
+    ForItems(queue, count, operations_per_item, fn);
+    return;
+  }
+  const int64_t least = std::max<int64_t>(1, kOperationsWorthAThread / operations);
+  queue.pool->Share(queue.thread_idx, count, least, fn);
+  Sync(queue);
+}
+
 // Runs fn(queue) on every thread as one region. Nested regions are the outer one.
 template <typename Fn>
 void Region(Queue& queue, Fn&& fn) {
