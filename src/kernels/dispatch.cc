@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 6> kNames{"auto", "portable", "avx2", "av
 
 // AVX-512 without tiles; with them the order of packed.h is as good for few inputs. Up to here adding up the lanes of
 // sums takes as long as a fifth of the products or more (AMD Zen 4: 45 operations for 16 sums of inputs / 64 products).
-constexpr int64_t kMaxQuadInputs = 1024;
+constexpr int64_t kMaxSmallInputs = 1024;
 
 // The rest of a table is the target's entries, one by one.
 KernelTable WithRowwise(KernelTable table, const RowwiseEntries& rowwise) {
@@ -72,7 +72,7 @@ KernelTable MakeAvx512() {
   table.packed_matmul = PackedMatmulAvx512;
   table.quantize_row = QuantizeRowAvx512;
   table.plan_row_blocks = PlanRowBlocksAvx512;
-  table.max_quad_inputs = kMaxQuadInputs;
+  table.max_small_inputs = kMaxSmallInputs;
   table.attention = AttentionAvx512;
   table.store_kv = StoreKvAvx512;
   table.gumbel_row = GumbelRowAvx512;
@@ -84,7 +84,7 @@ KernelTable MakeAmx() {
   KernelTable table = MakeAvx512();
   table.name = "amx";
   table.packed_matmul = PackedMatmulAmx;
-  table.max_quad_inputs = 0;
+  table.max_small_inputs = 0;
   table.peak = PeakAmx();
   table.plan_row_blocks = PlanRowBlocksTiles;
   table.quad_codes = true;
@@ -100,7 +100,7 @@ KernelTable MakeAmxTwin() {
   if (DetectCpuFeatures().avx512) {
     table = MakeAvx512();
     table.packed_matmul = PackedMatmulAmxTwinAvx512;
-    table.max_quad_inputs = 0;
+    table.max_small_inputs = 0;
   }
 #endif
   table.name = "amx-twin";

@@ -30,8 +30,9 @@ struct KernelTable {
   // Cuts code rows into the blocks that packed_matmul takes together: writes their sizes (room for kMaxCodeRows) and
   // returns their number.
   int64_t (*plan_row_blocks)(int64_t code_rows, int64_t* sizes);
-  int64_t max_quad_inputs;  // 8-bit and 4-bit matrices of at most so many inputs are best kept as quads; 0: none
-  bool quad_codes;          // RowBlock::codes as quads; else as lines
+  int64_t
+      max_small_inputs;  // 8-bit and 4-bit matrices of at most so many inputs are best kept as quads or octets; 0: none
+  bool quad_codes;       // RowBlock::codes as quads; else as lines
   void (*attention)(const AttentionArgs& args);
   void (*store_kv)(const StoreKvArgs& args);
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);

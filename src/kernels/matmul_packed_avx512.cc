@@ -203,7 +203,8 @@ void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64
   switch (args.type) {
     case PackedType::kW8: return Multiply<false>(args, panel_begin, panel_end);
     case PackedType::kW4: return Multiply<true>(args, panel_begin, panel_end);
-    case PackedType::kQuads: return QuadsMatmulAvx512(args, panel_begin, panel_end);
+    case PackedType::kQuads:
+    case PackedType::kOctets: return SmallMatmulAvx512(args, panel_begin, panel_end);
   }
 }
 

@@ -17,6 +17,16 @@ void DecodeStep(const PackedMatmulArgs& args, const uint8_t* panel, int64_t step
     }
     return;
   }
+  if (args.type == PackedType::kOctets) {
+    for (int64_t i = 0; i < kStepInputs; ++i) {
+      const int64_t group = (output / 8 * args.steps + step) * 2 + i / kGroupInputs, place = i % kGroupInputs;
+      uint16_t table = 0;
+      __builtin_memcpy(&table, panel + (group * 8 + output % 8) * 2, sizeof(table));
+      const uint8_t pair = codes[(group * 4 + place / 16) * kLineBytes + output % 8 * 8 + place % 8];
+      weights[i] = args.dictionary[table + (place % 16 < 8 ? pair & 15 : pair >> 4)] - 128;
+    }
+    return;
+  }
   if (args.type == PackedType::kW8) {
     for (int64_t half = 0; half < 2; ++half) {
       const uint8_t* line = codes + ((step * 2 + half) * kPanelOutputs + output) * kLineBytes;

@@ -19,7 +19,7 @@ struct Options {
   int64_t range_panels = 0;  // panels per call, 0 = all
 };
 
-constexpr PackedType kTypes[] = {PackedType::kW8, PackedType::kW4, PackedType::kQuads};
+constexpr PackedType kTypes[] = {PackedType::kW8, PackedType::kW4, PackedType::kQuads, PackedType::kOctets};
 constexpr float kUntouched = 12345.5F;
 
 // [rows][O + gap], as `table` computes it.
@@ -51,7 +51,7 @@ void CheckTargets(PackedType type, int64_t rows, int64_t outputs, int64_t inputs
   const std::vector<float> expected = Product(PortableKernels(), weight, codes, options);
   for (const KernelTable* table : AvailableKernels()) {
     if (table == &PortableKernels()) continue;
-    if (type == PackedType::kQuads && table->max_quad_inputs == 0) continue;
+    if (type >= PackedType::kQuads && table->max_small_inputs == 0) continue;
     const std::vector<float> out = Product(*table, weight, codes, options);
     for (size_t i = 0; i < out.size(); ++i) {
       ASSERT_TRUE(SameBits(out[i], expected[i]))

@@ -8,9 +8,11 @@
 //   w4 panel: tables [I / 128][16][2], one byte for each output and group of 64 inputs, zero-padded to whole lines;
 //             codes [I / 128][16][64]: low nibbles = inputs 0 .. 63 of the step, high nibbles = 64 .. 127.
 //             weight = dictionary[table][code] - 128; dictionary entries 1 .. 255.
-//   quads panel: codes [I / 4][16][4], a byte = weight + 128: sixteen outputs' products with four inputs are one vector
+//   quads panel: codes [I / 4][16][4], a byte = weight + 128: 16 outputs' products with four inputs are one vector
 //             instruction and need no adding up at the end, which takes longer than the products where inputs are few.
-//             Only in memory, of small matrices (KernelTable::max_quad_inputs); w4 takes 8 bits there.
+//   octets panel: table numbers times 16 [2][I / 64][8] as uint16, for each half of 8 outputs and group of 64 inputs;
+//             codes [2][I / 64][4][8][8]: of a line's 8 outputs, low nibbles = inputs 0 .. 7, high nibbles = 8 .. 15.
+// Quads and octets lie in memory only, made of small w8 and w4 matrices (KernelTable::max_small_inputs).
 // The value of a weight is row_scales[o] * weight, for all.
 #pragma once
 
@@ -27,7 +29,7 @@ inline constexpr int64_t kLineBytes = 64;
 // |sum| <= 127 * 127 * I must fit 32 bits, for the low plane of 16-bit activations 127 * 128 * I: refuse more at load.
 inline constexpr int64_t kMaxPackedInputs = 131072;
 
-enum class PackedType : uint8_t { kW8, kW4, kQuads };
+enum class PackedType : uint8_t { kW8, kW4, kQuads, kOctets };
 
 struct PackedMatrix {
   PackedType type = PackedType::kW8;
@@ -39,10 +41,14 @@ struct PackedMatrix {
   int64_t num_panels() const { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
   int64_t steps() const { return (inputs + kStepInputs - 1) / kStepInputs; }
   int64_t padded_inputs() const { return steps() * kStepInputs; }
+  bool is_4_bit() const { return type == PackedType::kW4 || type == PackedType::kOctets; }
   // Where a panel's codes begin: behind its table numbers.
-  int64_t code_offset() const { return type == PackedType::kW4 ? (steps() + 1) / 2 * kLineBytes : 0; }
+  int64_t code_offset() const {
+    if (type == PackedType::kOctets) return steps() * kLineBytes;
+    return type == PackedType::kW4 ? (steps() + 1) / 2 * kLineBytes : 0;
+  }
   int64_t panel_bytes() const {
-    const int64_t lines = steps() * kPanelOutputs * (type == PackedType::kW4 ? 1 : 2);
+    const int64_t lines = steps() * kPanelOutputs * (is_4_bit() ? 1 : 2);
     return code_offset() + lines * kLineBytes;
   }
   int64_t bytes() const { return num_panels() * (panel_bytes() + kPanelOutputs * 4); }

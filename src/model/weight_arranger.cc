@@ -6,11 +6,11 @@
 namespace hydrant::model {
 
 void WeightArranger::Arrange(Linear& linear) {
-  if (!linear.packed || linear.packed->matrix.type == kernels::PackedType::kQuads) return;
-  if (linear.packed->matrix.inputs > table_->max_quad_inputs) return;
-  std::shared_ptr<const quant::PackedWeight>& quads = arranged_[linear.packed];
-  if (!quads) quads = quant::ToQuads(*linear.packed, *pool_);
-  linear.packed = quads;
+  if (!linear.packed || linear.packed->matrix.type >= kernels::PackedType::kQuads) return;
+  if (linear.packed->matrix.inputs > table_->max_small_inputs) return;
+  std::shared_ptr<const quant::PackedWeight>& small = arranged_[linear.packed];
+  if (!small) small = quant::Rearranged(*linear.packed, *pool_);
+  linear.packed = small;
 }
 
 void WeightArranger::Arrange(LayerWeights& layer) {

@@ -15,8 +15,8 @@ class WeightArranger {
  public:
   WeightArranger(const kernels::KernelTable* table, base::ThreadPool* pool) : table_(table), pool_(pool) {}
 
-  // Small packed matrices become quads (kernels/packed.h), each shared one once; others stay as they are. The weights
-  // stay the same.
+  // Small packed matrices become quads or octets (kernels/packed.h), each shared one once; others stay as they are. The
+  // weights stay the same.
   void Arrange(Linear& linear);
   void Arrange(LayerWeights& layer);
   void Arrange(ModelWeights& weights);

@@ -89,16 +89,44 @@ int WeightW8(const uint8_t* panel, int64_t o, int64_t i) {
   return line[i % kLineBytes] - 128;
 }
 
-int WeightW4(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
+struct W4Code {
+  int table, code;
+};
+
+W4Code CodeW4(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
   const int64_t line = i / kStepInputs * kPanelOutputs + o;
   const int64_t half = i % kStepInputs / kGroupInputs;
   const uint8_t pair = panel[m.code_offset() + line * kLineBytes + i % kGroupInputs];
-  const int code = half == 0 ? pair & 15 : pair >> 4;
-  return m.dictionary[panel[2 * line + half] * kernels::kTableEntries + code] - 128;
+  return {.table = panel[2 * line + half], .code = half == 0 ? pair & 15 : pair >> 4};
+}
+
+int WeightW4(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
+  const W4Code w4 = CodeW4(m, panel, o, i);
+  return m.dictionary[w4.table * kernels::kTableEntries + w4.code] - 128;
 }
 
 int WeightQuads(const uint8_t* panel, int64_t o, int64_t i) {
   return panel[(i / 4 * kPanelOutputs + o) * 4 + i % 4] - 128;
+}
+
+// Where a weight's table number and code are in a panel of octets.
+struct OctetPlace {
+  int64_t table, code;
+  int shift;
+};
+
+OctetPlace PlaceInOctets(const PackedMatrix& m, int64_t o, int64_t i) {
+  const int64_t group = o / 8 * 2 * m.steps() + i / kGroupInputs, place = i % kGroupInputs;
+  return {.table = (group * 8 + o % 8) * 2,
+          .code = m.code_offset() + (group * 4 + place / 16) * kLineBytes + o % 8 * 8 + place % 8,
+          .shift = place % 16 < 8 ? 0 : 4};
+}
+
+int WeightOctets(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
+  const OctetPlace place = PlaceInOctets(m, o, i);
+  uint16_t table = 0;
+  std::memcpy(&table, panel + place.table, sizeof(table));
+  return m.dictionary[table + ((panel[place.code] >> place.shift) & 15)] - 128;
 }
 
 int WeightAt(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
@@ -106,8 +134,30 @@ int WeightAt(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) 
     case PackedType::kW8: return WeightW8(panel, o, i);
     case PackedType::kW4: return WeightW4(m, panel, o, i);
     case PackedType::kQuads: return WeightQuads(panel, o, i);
+    case PackedType::kOctets: return WeightOctets(m, panel, o, i);
   }
   return 0;
+}
+
+void QuadsOfPanel(const PackedMatrix& to, const uint8_t* source, uint8_t* target) {
+  for (int64_t i = 0; i < to.padded_inputs(); ++i) {
+    for (int64_t o = 0; o < kPanelOutputs; ++o) {
+      target[(i / 4 * kPanelOutputs + o) * 4 + i % 4] = static_cast<uint8_t>(WeightW8(source, o, i) + 128);
+    }
+  }
+}
+
+void OctetsOfPanel(const PackedMatrix& from, const uint8_t* source, const PackedMatrix& to, uint8_t* target) {
+  std::memset(target, 0, static_cast<size_t>(to.panel_bytes()));
+  for (int64_t o = 0; o < kPanelOutputs; ++o) {
+    for (int64_t i = 0; i < to.padded_inputs(); ++i) {
+      const W4Code w4 = CodeW4(from, source, o, i);
+      const OctetPlace place = PlaceInOctets(to, o, i);
+      const auto table = static_cast<uint16_t>(w4.table * kernels::kTableEntries);
+      std::memcpy(target + place.table, &table, sizeof(table));
+      target[place.code] = static_cast<uint8_t>(target[place.code] | w4.code << place.shift);
+    }
+  }
 }
 
 }  // namespace
@@ -173,30 +223,30 @@ std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat
   return packed;
 }
 
-std::shared_ptr<const PackedWeight> ToQuads(const PackedWeight& weight, base::ThreadPool& pool) {
+std::shared_ptr<const PackedWeight> Rearranged(const PackedWeight& weight, base::ThreadPool& pool) {
   const PackedMatrix& from = weight.matrix;
-  auto quads = std::make_shared<PackedWeight>(weight);
-  PackedMatrix& to = quads->matrix;
-  to.type = PackedType::kQuads;
-  to.dictionary = nullptr;
+  HYDRANT_CHECK(from.type == PackedType::kW8 || from.type == PackedType::kW4);
+  auto small = std::make_shared<PackedWeight>(weight);
+  PackedMatrix& to = small->matrix;
+  to.type = from.type == PackedType::kW8 ? PackedType::kQuads : PackedType::kOctets;
   const auto panel_bytes = static_cast<size_t>(to.num_panels() * to.panel_bytes());
   const std::shared_ptr<uint8_t> memory = AllocateWeights(static_cast<size_t>(to.bytes()));
   pool.ParallelFor(to.num_panels(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       const uint8_t* source = from.panels + p * from.panel_bytes();
       uint8_t* target = memory.get() + p * to.panel_bytes();
-      for (int64_t i = 0; i < to.padded_inputs(); ++i) {
-        for (int64_t o = 0; o < kPanelOutputs; ++o) {
-          target[(i / 4 * kPanelOutputs + o) * 4 + i % 4] = static_cast<uint8_t>(WeightAt(from, source, o, i) + 128);
-        }
-      }
+      to.type == PackedType::kQuads ? QuadsOfPanel(to, source, target) : OctetsOfPanel(from, source, to, target);
     }
   });
   std::memcpy(memory.get() + panel_bytes, from.row_scales, static_cast<size_t>(to.num_panels() * kPanelOutputs) * 4);
   to.panels = memory.get();
   to.row_scales = reinterpret_cast<const float*>(memory.get() + panel_bytes);
-  quads->owner = memory;
-  return quads;
+  small->owner = memory;
+  if (to.type == PackedType::kOctets && from.dictionary != DefaultDictionary()) {  // a mapped file's
+    using Owners = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
+    small->owner = std::make_shared<Owners>(memory, weight.owner);
+  }
+  return small;
 }
 
 std::vector<float> Unpack(const PackedMatrix& matrix) {

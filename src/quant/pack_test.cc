@@ -116,17 +116,18 @@ TEST(PackTest, BytesDoNotDependOnThreads) {
   }
 }
 
-TEST(PackTest, QuadsAreTheSameWeights) {
+TEST(PackTest, QuadsAndOctetsAreTheSameWeights) {
   base::ThreadPool pool(2, false);
   for (const WeightFormat format : {WeightFormat::kW8A8, WeightFormat::kW4A8, WeightFormat::kW8A16}) {
     for (const auto& [outputs, inputs] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {33, 172}, {64, 256}}) {
       const auto source = RandomSource(DType::kBF16, outputs, inputs, 9);
       const auto packed = Pack(source->matrix, format, {}, pool);
-      const auto quads = ToQuads(*packed, pool);
-      EXPECT_EQ(quads->matrix.type, kernels::PackedType::kQuads);
-      EXPECT_EQ(quads->format, packed->format);
-      EXPECT_EQ(reinterpret_cast<uintptr_t>(quads->matrix.panels) % 64, 0U);
-      EXPECT_EQ(Unpack(quads->matrix), Unpack(packed->matrix)) << NameOf(format) << " " << outputs << " x " << inputs;
+      const auto small = Rearranged(*packed, pool);
+      EXPECT_EQ(small->matrix.type,
+                Is4Bit(packed->format) ? kernels::PackedType::kOctets : kernels::PackedType::kQuads);
+      EXPECT_EQ(small->format, packed->format);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(small->matrix.panels) % 64, 0U);
+      EXPECT_EQ(Unpack(small->matrix), Unpack(packed->matrix)) << NameOf(format) << " " << outputs << " x " << inputs;
     }
   }
 }
