@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/test_util.h"
+#include "kv/kv_cache.h"
+#include "model/linear_packer.h"
+#include "model/model_config.h"
+
+namespace hydrant::model {
+namespace {
+
+using quant::WeightFormat;
+
+struct Shape {
+  int64_t hidden, inner, heads, kv_heads, head_dim;
+  bool biases_and_norms = false;
+};
+
+std::string NameOf(const Shape& s) {
+  return std::to_string(s.hidden) + " " + std::to_string(s.inner) + ", " + std::to_string(s.heads) + " heads of " +
+         std::to_string(s.head_dim) + " on " + std::to_string(s.kv_heads);
+}
+
+ModelConfig ConfigOf(const Shape& shape) {
+  ModelConfig config;
+  config.hidden_size = shape.hidden;
+  config.intermediate_size = shape.inner;
+  config.num_layers = 1;
+  config.num_heads = shape.heads;
+  config.num_kv_heads = shape.kv_heads;
+  config.head_dim = shape.head_dim;
+  return config;
+}
+
+// Two layers of random weights, and the floats they are made of.
+class RandomLayers {
+ public:
+  RandomLayers(const Shape& shape, WeightFormat format) {
+    const int64_t q = shape.heads * shape.head_dim, kv = shape.kv_heads * shape.head_dim;
+    for (LayerWeights& layer : layers) {
+      layer.input_norm = Floats(shape.hidden);
+      layer.post_attention_norm = Floats(shape.hidden);
+      Fill(q, shape.hidden, shape.biases_and_norms, layer.q);
+      Fill(kv, shape.hidden, shape.biases_and_norms, layer.k);
+      Fill(kv, shape.hidden, shape.biases_and_norms, layer.v);
+      Fill(shape.hidden, q, shape.biases_and_norms, layer.o);
+      Fill(shape.inner, shape.hidden, shape.biases_and_norms, layer.gate);
+      Fill(shape.inner, shape.hidden, false, layer.up);
+      Fill(shape.hidden, shape.inner, false, layer.down);
+      if (!shape.biases_and_norms) continue;
+      layer.q_norm = Floats(shape.head_dim);
+      layer.k_norm = Floats(shape.head_dim);
+    }
+    base::ThreadPool pool(1, false);
+    LinearPacker packer(&pool, {});
+    for (LayerWeights& layer : layers) {
+      for (Linear* linear : LinearsOf(layer)) packer.Add(*linear, {.format = format});
+    }
+    packer.Run();
+  }
+
+  std::vector<LayerWeights> layers{2};
+
+ private:
+  std::vector<float> Floats(int64_t count) { return kernels::RandomFloats(count, ++seed_, 0.2F); }
+  void Fill(int64_t outputs, int64_t inputs, bool bias, Linear& linear) {
+    const auto owner = std::make_shared<std::vector<float>>(Floats(outputs * inputs));
+    linear.weight = {reinterpret_cast<const uint8_t*>(owner->data()), DType::kF32, {outputs, inputs}, owner};
+    if (bias) linear.bias = Floats(outputs);
+  }
+
+  uint32_t seed_ = 0;
+};
+
+// What comes out of both layers, and their keys and values.
+struct Outcome {
+  Matrix x;
+  std::vector<uint8_t> kv;
+};
+
+// A text of 17 rows in passes of `at_once`.
+Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue queue, int32_t at_once) {
+  constexpr int32_t kRows = 17;
+  const ModelConfig config = ConfigOf(shape);
+  LayerRunner runner(&queue, config, weights.layers);
+  kv::BlockPool pool({.num_layers = 2, .num_kv_heads = shape.kv_heads, .head_dim = shape.head_dim}, 1);
+  const int32_t block = pool.Allocate();
+  const std::vector<float> inv_freq = InverseFrequencies(config.rope, config.head_dim);
+  Outcome outcome{kernels::RandomMatrix(kRows, shape.hidden, 99), {}};
+  for (int32_t first = 0; first < kRows; first += at_once) {
+    const int32_t count = std::min(at_once, kRows - first);
+    std::vector<kernels::RowKv> batch;
+    std::vector<int32_t> positions;
+    for (int32_t p = first; p < first + count; ++p) {
+      batch.push_back({.blocks = &block, .path = nullptr, .position = p, .identity_length = p + 1, .slot = p});
+      positions.push_back(p);
+    }
+    const kernels::Rows x(outcome.x.row(first), count, shape.hidden, outcome.x.stride());
+    runner.Reserve(count);
+    kernels::Region(queue, [&](kernels::Queue& own) {
+      runner.Rotate(own, positions, inv_freq);
+      for (int64_t l = 0; l < 2; ++l) runner.Run(own, weights.layers[static_cast<size_t>(l)], batch, pool.layer(l), x);
+    });
+  }
+  for (int64_t l = 0; l < 2; ++l) {
+    const kernels::KvLayer layer = pool.layer(l);
+    outcome.kv.insert(outcome.kv.end(), layer.data, layer.data + layer.num_bytes());
+  }
+  return outcome;
+}
+
+// Heads in groups and not, more than threads share evenly, narrower than a panel of outputs; widths that leave a part
+// of a panel. One pass of all rows against passes of few.
+TEST(LayerTest, BitsDoNotDependOnRowsPerPassOrThreadsOrTarget) {
+  const Shape shapes[] = {{64, 72, 4, 4, 16}, {72, 40, 6, 2, 16, true}, {40, 24, 6, 6, 8}, {32, 16, 4, 2, 20}};
+  for (const Shape& shape : shapes) {
+    for (const WeightFormat format : {WeightFormat::kStored, WeightFormat::kW8A8, WeightFormat::kW4A16}) {
+      const RandomLayers weights(shape, format);
+      Outcome expected;
+      kernels::ForEveryQueue([&](const kernels::Queue& queue, const std::string& name) {
+        if (expected.kv.empty()) expected = RunText(shape, weights, queue, 17);
+        for (const int32_t at_once : {1, 5, 17}) {
+          const std::string what = NameOf(shape) + ", " + quant::NameOf(format) + ", " + name + ", " +
+                                   std::to_string(at_once) + " rows at once";
+          const Outcome found = RunText(shape, weights, queue, at_once);
+          kernels::ExpectSameBits(found.x, expected.x, what);
+          ASSERT_EQ(found.kv, expected.kv) << what;
+        }
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::model
