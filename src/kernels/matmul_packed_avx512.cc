@@ -33,16 +33,20 @@ struct Passes {
   int64_t count = 0;
 };
 
+// In a plan of several blocks, which is known by its kAhead, w4 is multiplied so long that lines come from L2 in time
+// without prefetches (64 rows on a core that shares with a busy neighbour: .77 -> .80 of peak, alone .93 -> .94). w8
+// needs them.
 template <bool kW4, int kAhead>
 TileFunction TileOfFour(int64_t rows) {
+  constexpr bool kNear = !kW4 || kAhead == 4;
   switch (rows) {
-    case 1: return Tile4x1<kW4, kAhead, true>;
-    case 2: return Tile4x2<kW4, kAhead, true>;
-    case 3: return Tile4x3<kW4, kAhead, true>;
-    case 4: return Tile4x4<kW4, kAhead, true>;
-    case 5: return Tile4x5<kW4, kAhead, true>;
-    case 6: return Tile4x6<kW4, kAhead, true>;
-    default: return Tile4x7<kW4, kAhead, true>;
+    case 1: return Tile4x1<kW4, kAhead, kNear>;
+    case 2: return Tile4x2<kW4, kAhead, kNear>;
+    case 3: return Tile4x3<kW4, kAhead, kNear>;
+    case 4: return Tile4x4<kW4, kAhead, kNear>;
+    case 5: return Tile4x5<kW4, kAhead, kNear>;
+    case 6: return Tile4x6<kW4, kAhead, kNear>;
+    default: return Tile4x7<kW4, kAhead, kNear>;
   }
 }
 
@@ -59,12 +63,12 @@ void AddPass(Passes& passes, TileFunction function, const RowBlock& block, int64
 }
 
 template <bool kW4>
-void AddTileOfFour(Passes& passes, const RowBlock& block, int64_t row, int64_t rows, int64_t output, int64_t ahead) {
-  const TileFunction function = ahead == 4   ? TileOfFour<kW4, 4>(rows)
-                                : ahead == 2 ? TileOfFour<kW4, 2>(rows)
-                                : ahead == 1 ? TileOfFour<kW4, 1>(rows)
-                                             : TileOfFour<kW4, 0>(rows);
-  AddPass<kW4>(passes, function, block, row, output, 4, ahead);
+void AddTileOfFour(Passes& passes, const RowBlock& block, int64_t output, int64_t ahead) {
+  const TileFunction function = ahead == 4   ? TileOfFour<kW4, 4>(block.rows)
+                                : ahead == 2 ? TileOfFour<kW4, 2>(block.rows)
+                                : ahead == 1 ? TileOfFour<kW4, 1>(block.rows)
+                                             : TileOfFour<kW4, 0>(block.rows);
+  AddPass<kW4>(passes, function, block, 0, output, 4, ahead);
 }
 
 // Wider tiles for few rows: less to add up at the end of a tile, which counts where inputs are few, but from memory
@@ -91,8 +95,8 @@ void PlanPasses(const PackedMatmulArgs& args, Passes& passes) {
   }
   if (args.num_blocks == 1 && first.rows == 8) {
     for (int64_t o = 0; o < 12; o += 3) AddPass<kW4>(passes, Tile3x8<kW4, 3, true>, first, 0, o, 3, 3);
-    AddTileOfFour<kW4>(passes, first, 0, 4, 12, 2);
-    AddTileOfFour<kW4>(passes, first, 4, 4, 12, 2);
+    AddPass<kW4>(passes, Tile4x4<kW4, 2, true>, first, 0, 12, 4, 2);
+    AddPass<kW4>(passes, Tile4x4<kW4, 2, true>, first, 4, 12, 4, 2);
     return;
   }
   int64_t left = 4;  // lines of the next panel to fetch per 4 of this one
@@ -100,7 +104,7 @@ void PlanPasses(const PackedMatmulArgs& args, Passes& passes) {
     const int64_t share = (left + args.num_blocks - b - 1) / (args.num_blocks - b);
     const int64_t ahead = share == 3 ? 4 : share;
     for (int64_t o = 0; o < kPanelOutputs; o += 4) {
-      AddTileOfFour<kW4>(passes, args.blocks[b], 0, args.blocks[b].rows, o, ahead);
+      AddTileOfFour<kW4>(passes, args.blocks[b], o, ahead);
     }
     left -= ahead;
   }
@@ -108,13 +112,14 @@ void PlanPasses(const PackedMatmulArgs& args, Passes& passes) {
 
 // How many steps all passes take before any takes the next: a block's activations of them stay in L1 from tile to tile.
 // w8 multiplies twice as fast as it takes lines from L2 (16 rows: 22 -> 18 cycles a line); w4 has more time for a line,
-// and the sums' additions count for more.
+// and the sums' additions count for more, but not with 8 rows, whose codes of 4096 inputs would fill L1 (on a core that
+// shares with a busy neighbour .75 -> .78 of peak, alone equal).
 template <bool kW4>
 int64_t StepsAtOnce(const PackedMatmulArgs& args) {
-  constexpr int64_t kBytes = (kW4 ? 33 : 14) * 1024;
   int64_t rows = 1;
   for (int64_t b = 0; b < args.num_blocks; ++b) rows = args.blocks[b].rows > rows ? args.blocks[b].rows : rows;
-  const int64_t pieces = (args.steps * kStepInputs * rows + kBytes - 1) / kBytes;
+  const int64_t bytes = (!kW4 ? 14 : rows == 8 ? 25 : 33) * 1024;
+  const int64_t pieces = (args.steps * kStepInputs * rows + bytes - 1) / bytes;
   return (args.steps + pieces - 1) / pieces;
 }
 
@@ -177,9 +182,11 @@ void Multiply(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_e
   PlanPasses<kW4>(args, passes);
   const int64_t steps_at_once = StepsAtOnce<kW4>(args);
   constexpr int64_t kStepBytes = kPanelOutputs * kLineBytes * (kW4 ? 1 : 2);
+  // Beyond panel_end too: there this thread's next range begins, mostly.
+  const int64_t num_panels = (args.outputs + kPanelOutputs - 1) / kPanelOutputs;
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     const uint8_t* panel = args.panels + p * args.panel_bytes;
-    const uint8_t* next_panel = p + 1 < panel_end ? panel + args.panel_bytes : panel;
+    const uint8_t* next_panel = p + 1 < num_panels ? panel + args.panel_bytes : panel;
     for (int64_t i = 0; i < args.code_offset; i += kLineBytes) {
       _mm_prefetch(reinterpret_cast<const char*>(next_panel + i), _MM_HINT_T1);
     }
