@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -85,8 +84,9 @@ struct Outcome {
   std::vector<uint8_t> kv;
 };
 
-// A text of 17 rows in passes of `at_once`.
-Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue queue, int32_t at_once) {
+// A text of 17 rows in passes of so many.
+Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue queue,
+                const std::vector<int32_t>& passes) {
   constexpr int32_t kRows = 17;
   const ModelConfig config = ConfigOf(shape);
   LayerRunner runner(&queue, config, weights.layers);
@@ -94,8 +94,8 @@ Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue 
   const int32_t block = pool.Allocate();
   const std::vector<float> inv_freq = InverseFrequencies(config.rope, config.head_dim);
   Outcome outcome{kernels::RandomMatrix(kRows, shape.hidden, 99), {}};
-  for (int32_t first = 0; first < kRows; first += at_once) {
-    const int32_t count = std::min(at_once, kRows - first);
+  int32_t first = 0;
+  for (const int32_t count : passes) {
     std::vector<kernels::RowKv> batch;
     std::vector<int32_t> positions;
     for (int32_t p = first; p < first + count; ++p) {
@@ -108,6 +108,7 @@ Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue 
       runner.Rotate(own, positions, inv_freq);
       for (int64_t l = 0; l < 2; ++l) runner.Run(own, weights.layers[static_cast<size_t>(l)], batch, pool.layer(l), x);
     });
+    first += count;
   }
   for (int64_t l = 0; l < 2; ++l) {
     const kernels::KvLayer layer = pool.layer(l);
@@ -125,11 +126,11 @@ TEST(LayerTest, BitsDoNotDependOnRowsPerPassOrThreadsOrTarget) {
       const RandomLayers weights(shape, format);
       Outcome expected;
       kernels::ForEveryQueue([&](const kernels::Queue& queue, const std::string& name) {
-        if (expected.kv.empty()) expected = RunText(shape, weights, queue, 17);
-        for (const int32_t at_once : {1, 5, 17}) {
+        if (expected.kv.empty()) expected = RunText(shape, weights, queue, {17});
+        for (const std::vector<int32_t>& passes : {std::vector<int32_t>{17}, {1, 1, 5, 10}}) {
           const std::string what = NameOf(shape) + ", " + quant::NameOf(format) + ", " + name + ", " +
-                                   std::to_string(at_once) + " rows at once";
-          const Outcome found = RunText(shape, weights, queue, at_once);
+                                   std::to_string(passes.size()) + " passes";
+          const Outcome found = RunText(shape, weights, queue, passes);
           kernels::ExpectSameBits(found.x, expected.x, what);
           ASSERT_EQ(found.kv, expected.kv) << what;
         }
