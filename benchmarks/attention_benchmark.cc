@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of a forward pass at the shape of Llama-7B (32 layers, 32 heads of 128, no shared kv heads): ms per forward
 // for trees of R rows over a committed context, beside a plain read of the same keys and values in the same process.
-// Three rows of the first layer are compared with the portable twin's, which sees each alone.
+// Three rows of the first layer are compared with the twin's, which sees each alone.
 //   attention_benchmark [bf16|f16|f32] [context] [kv heads] [target] [rows,rows,...; 512 = a chunk of a prompt]
 #include <algorithm>
 #include <chrono>
@@ -100,12 +100,12 @@ void Run(Setup& setup, const std::string& what, const std::vector<RowKv>& rows, 
   const Matrix k = RandomMatrix(num_rows, num_kv_heads * kHeadDim, 4);
   const AttentionOptions options{kHeads, 1.0F / std::sqrt(static_cast<float>(kHeadDim)), 0};
   Matrix out(num_rows, q.cols()), alone(1, q.cols());
-  Queue portable{setup.queue.pool, &PortableKernels()};
+  Queue twin{setup.queue.pool, &AttentionTwin(*setup.queue.table, setup.pool.layer(0).dtype)};
   StoreKv(setup.queue, k, k, rows, setup.pool.layer(0));
   Attention(setup.queue, q, rows, setup.pool.layer(0), options, out);
   bool equal = true;
   for (const int64_t r : {int64_t{0}, num_rows / 2, num_rows - 1}) {
-    Attention(portable, ConstRows(q.row(r), 1, q.cols(), q.stride()), {&rows[static_cast<size_t>(r)], 1},
+    Attention(twin, ConstRows(q.row(r), 1, q.cols(), q.stride()), {&rows[static_cast<size_t>(r)], 1},
               setup.pool.layer(0), options, alone);
     equal = equal && std::memcmp(out.row(r), alone.row(0), static_cast<size_t>(q.cols()) * 4) == 0;
   }
@@ -122,7 +122,7 @@ void Run(Setup& setup, const std::string& what, const std::vector<RowKv>& rows, 
   }
   std::printf("%-16s read %6.1f ms  attention %7.1f ms  %5.2f x read  store %6.2f ms  %s%s\n", what.c_str(),
               Median(read), Median(attend), Median(attend) / Median(read), Median(store),
-              equal ? "equal to portable" : "DIFFERS from portable", sum == 1 ? "." : "");
+              equal ? "equal to its twin" : "DIFFERS from its twin", sum == 1 ? "." : "");
   std::fflush(stdout);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // 02, 03, 04, 10, 13, 14: tile instructions alone, where there are any.
+#include <cmath>
 #include <cstring>
+#include <string>
 
 #include "kernels/cpu_features.h"
 #include "kernels/kernels.h"
@@ -182,15 +184,56 @@ void RegisterInstructions() {}
 
 #endif
 
-void TileAttention(benchmark::State& state) {
-  state.SkipWithError(HasAmx() ? "skipped: there is no attention by tiles yet" : kNoAmx);
+// One kv head of 128 dimensions over blocks that stay in L2, for so many columns: the cost of a block.
+void BlockAttention(benchmark::State& state, const char* target, kernels::FloatType type) {
+  if (!Require(state, std::string(target) == "amx" ? HasAmx() : kernels::DetectCpuFeatures().avx512,
+               std::string(target) == "amx" ? kNoAmx : "skipped: this machine has no AVX-512")) {
+    return;
+  }
+  constexpr int64_t kHeadDim = 128;
+  constexpr int32_t kBlocks = 16;
+  const int64_t columns = state.range(0), bytes = type == kernels::FloatType::kF32 ? 4 : 2;
+  const int64_t block_bytes = 2 * kernels::kBlockPositions * kHeadDim * bytes;
+  const Lines<uint8_t> kv(kBlocks * block_bytes);
+  std::memset(kv.get(), 0x3c, kv.bytes());  // small positive numbers in either type
+  const Lines<float> q(columns * kHeadDim), out(columns * kHeadDim),
+      scratch(kernels::AttentionScratch(kHeadDim, columns, 0));
+  for (int64_t i = 0; i < columns * kHeadDim; ++i) q[i] = 0.25F;
+  int32_t blocks[kBlocks];
+  for (int32_t b = 0; b < kBlocks; ++b) blocks[b] = b;
+  kernels::AttentionRow row;
+  row.last = kBlocks * kernels::kBlockPositions - 1;
+  row.in_place_end = row.last + 1;
+  kernels::AttentionArgs args;
+  args.kv = {kv.get(), kv.get() + block_bytes / 2, block_bytes, type, kHeadDim};
+  args.group = columns;
+  args.num_rows = 1;
+  args.rows = &row;
+  args.blocks = blocks;
+  args.scale = 0.125F;
+  args.q = q.get();
+  args.q_stride = args.out_stride = columns * kHeadDim;
+  args.out = out.get();
+  args.scratch = scratch.get();
+  const kernels::KernelTable& table = kernels::KernelsFor(target);
+  const Stopwatch watch;
+  while (state.KeepRunning()) table.attention(args);
+  float value;
+  std::memset(&value, 0x3c, sizeof(value));
+  if (std::abs(out[0] / value - 1) > 0.01F) state.SkipWithError("the mean of equal values is another");
+  watch.CountCycles(state, kBlocks);
 }
 
 }  // namespace
 
 void RegisterTileBenchmarks() {
   RegisterInstructions();
-  benchmark::RegisterBenchmark("13_attention_block/amx", TileAttention);
+  const auto attention = [](const char* name, auto... arguments) {
+    benchmark::RegisterBenchmark(name, BlockAttention, arguments...)->Arg(1)->Arg(16)->Arg(64)->ArgName("columns");
+  };
+  attention("13_attention_block/amx", "amx", kernels::FloatType::kBF16);
+  attention("13_attention_block/avx512_bf16", "avx512", kernels::FloatType::kBF16);
+  attention("13_attention_block/avx512_f32", "avx512", kernels::FloatType::kF32);
 }
 
 }  // namespace hydrant::micro

@@ -5,9 +5,13 @@
 // Both offer, for registers 0 .. 7:
 //   Configure(config), Release()
 //   Zero<t>()
-//   Load<t, offset = 0>(from), Store<t>(to): 16 lines of 64 contiguous bytes, at from + offset. Compact tiles only:
-//     others load slower, and a compact one can be declared to the compiler exactly.
+//   Load<t, offset = 0>(from), Store<t>(to): 16 lines of 64 contiguous bytes, at from + offset. Compact tiles can be
+//     declared to the compiler exactly.
+//   LoadLines<t>(from, stride), StoreLines<t>(to, stride): lines that are `stride` bytes apart.
 //   MultiplyU8S8<c, a, b>(): c[m][n] += sum over k of a[m][k] * b[k / 4][n][k % 4], a unsigned, b signed; sums wrap.
+//   MultiplyBf16<c, a, b>(): c[m][n] += (chain over k of a[m][2k] * b[k][n][0]) + (chain over k of a[m][2k + 1] *
+//     b[k][n][1]), f32, in this order: each chain fused, ascending, from 0; amx_bf16.h has the treatment of denormals.
+//     c[m][n] depends on line m of a only, whatever the number of lines.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tile registers by AMX instructions. Own wrappers, because GCC 12's intrinsics declare no memory operand for a tile
-// load: the compiler may then sink the stores that fill the tile below its load. Here every load and store names its
-// 1024 bytes, and `volatile` keeps tile instructions in their order. Calls clobber all tiles: no call between Configure
-// and Release but to functions of the same file that are inlined.
+// load: the compiler may then sink the stores that fill the tile below its load. Here every load and store of a compact
+// tile names its 1024 bytes, the others all memory, and `volatile` keeps tile instructions in their order. Calls
+// clobber all tiles: no call between Configure and Release but to functions of the same file that are inlined.
 //
-// TDPBUSD computes 16 x 16 x 64 products in 16 cycles with a latency of about 52 according to Intel's manuals: hence at
-// least four sums in turn. A tile load cannot be served from the store buffer: whoever writes a tile's bytes does so at
-// least one step earlier.
+// TDPBUSD computes 16 x 16 x 64 products (TDPBF16PS half as many) in 16 cycles, fewer when the first operand has fewer
+// lines, with a latency of about 52 according to Intel's manuals: hence at least four sums in turn. A tile load cannot
+// be served from the store buffer: whoever writes a tile's bytes does so at least one step earlier.
 #pragma once
 
 #include <cstdint>
@@ -43,9 +43,24 @@ class TileInstructions {
                      : "i"(kTile), "r"(to), "r"(kTileRowBytes));
   }
 
+  template <int kTile>
+  void LoadLines(const void* from, int64_t stride) {
+    __asm__ volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(from), "r"(stride) : "memory");
+  }
+
+  template <int kTile>
+  void StoreLines(void* to, int64_t stride) {
+    __asm__ volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(to), "r"(stride) : "memory");
+  }
+
   template <int kSum, int kA, int kB>
   void MultiplyU8S8() {
     __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
+  }
+
+  template <int kSum, int kA, int kB>
+  void MultiplyBf16() {
+    __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/amx_bf16.h"
 #include "kernels/amx_tiles.h"
 
 namespace hydrant::kernels {
@@ -28,31 +29,45 @@ class SoftwareTiles {
 
   template <int kTile, int kOffset = 0>
   void Load(const void* from) {
+    LoadLines<kTile>(static_cast<const uint8_t*>(from) + kOffset, kTileRowBytes);
+  }
+
+  template <int kTile>
+  void LoadLines(const void* from, int64_t stride) {
     Require(Usable(kTile));
     const int64_t rows = config_.rows[kTile], row_bytes = config_.row_bytes[kTile];
-    const auto* lines = static_cast<const uint8_t*>(from) + kOffset;
+    const auto* lines = static_cast<const uint8_t*>(from);
     Tile& tile = tiles_[kTile];
     for (int64_t m = 0; m < rows; ++m) {
-      for (int64_t i = 0; i < row_bytes; ++i) tile.bytes[m][i] = lines[m * kTileRowBytes + i];
+      for (int64_t i = 0; i < row_bytes; ++i) tile.bytes[m][i] = lines[m * stride + i];
     }
   }
 
   template <int kTile>
   void Store(void* to) {
+    StoreLines<kTile>(to, kTileRowBytes);
+  }
+
+  template <int kTile>
+  void StoreLines(void* to, int64_t stride) {
     Require(Usable(kTile));
     auto* lines = static_cast<uint8_t*>(to);
     for (int64_t m = 0; m < config_.rows[kTile]; ++m) {
-      for (int64_t i = 0; i < config_.row_bytes[kTile]; ++i) lines[m * kTileRowBytes + i] = tiles_[kTile].bytes[m][i];
+      for (int64_t i = 0; i < config_.row_bytes[kTile]; ++i) lines[m * stride + i] = tiles_[kTile].bytes[m][i];
     }
   }
 
   // What lies outside a register's rows and columns is zero since Configure, so whole registers may be multiplied.
   template <int kSum, int kA, int kB>
   void MultiplyU8S8() {
-    static_assert(kSum != kA && kSum != kB && kA != kB);
-    Require(Usable(kSum) && Usable(kA) && Usable(kB) && config_.rows[kSum] == config_.rows[kA] &&
-            config_.row_bytes[kSum] == config_.row_bytes[kB] && config_.row_bytes[kA] == 4 * config_.rows[kB]);
+    RequireProduct<kSum, kA, kB>();
     MultiplyTiles(tiles_[kA], tiles_[kB], tiles_[kSum]);
+  }
+
+  template <int kSum, int kA, int kB>
+  void MultiplyBf16() {
+    RequireProduct<kSum, kA, kB>();
+    MultiplyBf16Tiles(tiles_[kA], tiles_[kB], config_.rows[kA], config_.rows[kB], tiles_[kSum]);
   }
 
  private:
@@ -66,6 +81,12 @@ class SoftwareTiles {
   bool Usable(int tile) const {
     return configured_ && config_.rows[tile] > 0 && config_.rows[tile] <= kTileRows && config_.row_bytes[tile] > 0 &&
            config_.row_bytes[tile] <= kTileRowBytes;
+  }
+  template <int kSum, int kA, int kB>
+  void RequireProduct() const {
+    static_assert(kSum != kA && kSum != kB && kA != kB);
+    Require(Usable(kSum) && Usable(kA) && Usable(kB) && config_.rows[kSum] == config_.rows[kA] &&
+            config_.row_bytes[kSum] == config_.row_bytes[kB] && config_.row_bytes[kA] == 4 * config_.rows[kB]);
   }
   static void Clear(Tile& tile) { __builtin_memset(tile.bytes, 0, sizeof(tile.bytes)); }
   // Not inlined: one copy is enough.
@@ -86,6 +107,40 @@ class SoftwareTiles {
         for (int64_t n = 0; n < 16; ++n) {
           sums[n] += static_cast<uint32_t>(a0 * columns[k][n] + a1 * columns[k + 1][n]);
         }
+      }
+      __builtin_memcpy(sum.bytes[m], sums, sizeof(sums));
+    }
+  }
+
+  // Both chains of 16 columns at once.
+  __attribute__((noinline)) static void MultiplyBf16Tiles(const Tile& a, const Tile& b, int64_t rows, int64_t pairs,
+                                                          Tile& sum) {
+    float right[kTileRows][32];
+#pragma GCC unroll 1
+    for (int64_t k = 0; k < pairs; ++k) {
+      for (int64_t i = 0; i < 32; ++i) right[k][i] = Bf16Factor(b.bytes[k] + 2 * i);
+    }
+#pragma GCC unroll 1
+    for (int64_t m = 0; m < rows; ++m) {
+      float chains[32] = {};
+#pragma GCC unroll 1
+      for (int64_t k = 0; k < pairs; ++k) {
+        const float even = Bf16Factor(a.bytes[m] + 4 * k), odd = Bf16Factor(a.bytes[m] + 4 * k + 2);
+        float next[32];
+        uint32_t tiny = 0;
+        for (int64_t i = 0; i < 32; ++i) {
+          next[i] = __builtin_fmaf(i % 2 == 0 ? even : odd, right[k][i], chains[i]);
+          tiny |= IsTiny(next[i]) ? 1U : 0U;
+        }
+        for (int64_t i = 0; i < 32 && tiny != 0; ++i) {
+          next[i] = FlushFused(i % 2 == 0 ? even : odd, right[k][i], chains[i], next[i]);
+        }
+        __builtin_memcpy(chains, next, sizeof(chains));
+      }
+      float sums[16];
+      __builtin_memcpy(sums, sum.bytes[m], sizeof(sums));
+      for (int64_t n = 0; n < 16; ++n) {
+        sums[n] = FlushDenormal(FlushDenormal(sums[n]) + FlushDenormal(chains[2 * n] + chains[2 * n + 1]));
       }
       __builtin_memcpy(sum.bytes[m], sums, sizeof(sums));
     }

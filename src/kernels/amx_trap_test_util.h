@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/amx_bf16.h"
 #include "kernels/amx_tiles.h"
 
 namespace hydrant::kernels {
@@ -130,6 +131,9 @@ class TileTrap {
     }
     if (opcode == 0x4b && !instruction.registers) return Move(prefix, instruction.reg, memory, instruction.stride);
     if (opcode == 0x5e && prefix == 1) return Multiply(instruction.reg, instruction.rm, instruction.vvvv);  // TDPBUSD
+    if (opcode == 0x5c && prefix == 2) {                                                                    // TDPBF16PS
+      return MultiplyBf16(instruction.reg, instruction.rm, instruction.vvvv);
+    }
     return false;
   }
 
@@ -145,8 +149,13 @@ class TileTrap {
     return prefix != 0;
   }
 
+  bool Fit(int c, int a, int b) const {
+    return a < 8 && b < 8 && config_.row_bytes[a] == 4 * config_.rows[b] && config_.rows[a] == config_.rows[c] &&
+           config_.row_bytes[b] == config_.row_bytes[c];
+  }
+
   bool Multiply(int c, int a, int b) {
-    if (a > 7 || b > 7 || config_.row_bytes[a] != 4 * config_.rows[b]) return false;
+    if (!Fit(c, a, b)) return false;
     ++products_;
     for (int64_t m = 0; m < config_.rows[c]; ++m) {
       for (int64_t n = 0; n < config_.row_bytes[c] / 4; ++n) {
@@ -157,6 +166,28 @@ class TileTrap {
           const int32_t right = (tiles_[b][k / 4 * kTileRowBytes + 4 * n + k % 4] ^ 128) - 128;
           sum += static_cast<uint32_t>(tiles_[a][m * kTileRowBytes + k] * right);
         }
+        std::memcpy(place, &sum, 4);
+      }
+    }
+    return true;
+  }
+
+  bool MultiplyBf16(int c, int a, int b) {
+    if (!Fit(c, a, b)) return false;
+    ++products_;
+    for (int64_t m = 0; m < config_.rows[c]; ++m) {
+      for (int64_t n = 0; n < config_.row_bytes[c] / 4; ++n) {
+        float chains[2] = {};
+        for (int64_t k = 0; k < config_.row_bytes[a] / 2; ++k) {
+          const float left = Bf16Factor(tiles_[a] + m * kTileRowBytes + 2 * k);
+          const float right = Bf16Factor(tiles_[b] + k / 2 * kTileRowBytes + 4 * n + k % 2 * 2);
+          float& chain = chains[k % 2];
+          chain = FlushFused(left, right, chain, __builtin_fmaf(left, right, chain));
+        }
+        uint8_t* place = tiles_[c] + m * kTileRowBytes + 4 * n;
+        float sum;
+        std::memcpy(&sum, place, 4);
+        sum = FlushDenormal(FlushDenormal(sum) + FlushDenormal(chains[0] + chains[1]));
         std::memcpy(place, &sum, 4);
       }
     }

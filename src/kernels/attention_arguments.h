@@ -66,9 +66,10 @@ struct AttentionArgs {
   float* scratch = nullptr;     // AttentionScratch floats, on a 64-byte line
 };
 
-// Columns of packed queries and of outputs, 16 merged pairs of values, scores of the tail blocks for 16 columns.
+// Columns of packed queries and of outputs (tiles round their number up, by 3 at most), 16 merged pairs of values, a
+// step of keys, scores of the tail blocks for 16 columns.
 static inline int64_t AttentionScratch(int64_t head_dim, int64_t columns, int64_t num_tail_blocks) {
-  return (2 * columns + 16) * ValueWidth(head_dim) + num_tail_blocks * 16 * kBlockPositions;
+  return (2 * (columns + 3) + 16) * ValueWidth(head_dim) + (num_tail_blocks + 1) * 16 * kBlockPositions;
 }
 
 // Keys and values of one kv head for rows whose slots are given: row r's are at k + r * k_stride and v + r * v_stride.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of rows of one sequence over one kv head, written once over sixteen lanes. Included by target files inside
-// their unnamed namespace, after lanes_<target>.h, exp_inl.h, attention_lanes_<target>.h and attention_tiles_inl.h.
+// their unnamed namespace, after lanes_<target>.h, exp_inl.h, attention_lanes_<target>.h, attention_weigh_inl.h and
+// attention_tiles_inl.h.
 // docs/algorithms/order_of_additions.md has the order of additions. Tiles of columns and batches of blocks share
 // reads, never sums: each (column, position) score and each (column, dimension) output is its own chain.
 
@@ -36,8 +37,8 @@ struct Item {
     const int64_t next = (column / args.group + 1) * args.group;
     return next < end ? next : end;
   }
-  const uint8_t* keys(int32_t block) const { return args.kv.keys + args.blocks[block] * args.kv.block_bytes; }
-  const uint8_t* values(int32_t block) const { return args.kv.values + args.blocks[block] * args.kv.block_bytes; }
+  const uint8_t* keys(int32_t block) const { return KeysOf(args, block); }
+  const uint8_t* values(int32_t block) const { return ValuesOf(args, block); }
 };
 
 // [columns][Dh] to [steps][columns] dwords: one f32, or two bf16.
@@ -96,52 +97,11 @@ inline void Begin(Item& item) {
   }
 }
 
-// Exp of exp_inl.h, the same bits, where x <= 0 or NaN.
-inline Lanes ExpWeight(Lanes x) {
-  const Lanes magic = Set(12582912.0F);
-  const Lanes clamped = Max(Set(-88.0F), x);  // the second for NaN
-  const Lanes shifted = Fma(clamped, Set(1.44269504F), magic);
-  const Lanes k = Sub(shifted, magic);
-  Lanes r = Fma(k, Set(-0.693359375F), clamped);
-  r = Fma(k, Set(2.12194440e-4F), r);
-  Lanes p = Set(1.9875691500e-4F);
-  p = Fma(p, r, Set(1.3981999507e-3F));
-  p = Fma(p, r, Set(8.3334519073e-3F));
-  p = Fma(p, r, Set(4.1665795894e-2F));
-  p = Fma(p, r, Set(1.6666665459e-1F));
-  p = Fma(p, r, Set(5.0000001201e-1F));
-  p = Add(Fma(p, Mul(r, r), r), Set(1.0F));
-  return SelectLess(x, Set(-87.3F), Set(0.0F), Mul(p, PowerOfTwo(shifted)));
-}
-
-// Scores of one column and block to running sums, item.weights[at] (32, or 16 pairs) and item.factors[at], what to
-// multiply earlier sums by: exactly 1 unless the maximum grew.
+// Scores of one column and block to running sums, item.weights[at] (32, or 16 pairs) and item.factors[at].
 template <FloatType kType>
-inline void Weigh(Item& item, int64_t column, int64_t at, const float* scores, int32_t begin, int32_t end) {
-  uint32_t* weights = item.weights + 32 * at;
-  const Lanes scale = Set(item.args.scale);
-  Lanes low = Mul(Load(scores), scale), high = Mul(Load(scores + 16), scale);
-  if (end - begin < 32) {
-    alignas(64) constexpr float kIndex[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const Lanes never = Set(-__builtin_inff()), index = Load(kIndex);
-    const auto from = static_cast<float>(begin), to = static_cast<float>(end);
-    low = SelectLess(index, Set(from), never, SelectLess(index, Set(to), low, never));
-    high = SelectLess(index, Set(from - 16.0F), never, SelectLess(index, Set(to - 16.0F), high, never));
-  }
-  float factor = 1.0F;
-  float& top = item.max[column];
-  const Lanes both = Max(low, high);
-  if (AnyLess(Set(top), both)) {
-    const float old = top;
-    top = TreeMax(both);
-    alignas(64) float lanes[16];
-    Store(lanes, Exp(Set(old - top)));
-    factor = lanes[0];
-  }
-  float* sums = item.sums + 16 * column;
-  const Lanes before = factor == 1.0F ? Load(sums) : Mul(Load(sums), Set(factor));
-  Store(sums, StoreWeights<kType>(weights, ExpWeight(Sub(low, Set(top))), ExpWeight(Sub(high, Set(top))), before));
-  item.factors[at] = factor;
+inline void WeighAt(Item& item, int64_t column, int64_t at, const float* scores, int32_t begin, int32_t end) {
+  item.factors[at] = Weigh<kType>(item.args.scale, scores, begin, end, item.max[column], item.sums + 16 * column,
+                                  item.weights + 32 * at);
 }
 
 // out of columns begin .. begin + count - 1: out * factor + the block's weighted values.
@@ -149,22 +109,6 @@ template <FloatType kType>
 inline void AddValues(Item& item, int64_t begin, int64_t count, const ValueRows& rows) {
   AddTile<kType, kTileColumns>(count, rows, item.value_width, item.weights, item.factors,
                                item.out + begin * item.value_width);
-}
-
-// Value row of slot `even` as first members, of slot `odd` as second members; zeros for -1.
-inline void MergePairs(const Item& item, int32_t even, int32_t odd, uint8_t* to) {
-  const auto row_of = [&](int32_t slot) { return item.values(slot / 32) + slot % 32 / 2 * 4 * item.value_width; };
-  const uint8_t* a = row_of(even < 0 ? odd : even);
-  const uint8_t* b = row_of(odd < 0 ? even : odd);
-  const int a_shift = even % 2 != 0 ? 16 : 0, b_shift = odd % 2 != 0 ? 0 : 16;
-  const uint32_t a_mask = even < 0 ? 0 : 0xffffU, b_mask = odd < 0 ? 0 : 0xffff0000U;
-  for (int64_t i = 0; i < item.value_width; ++i) {
-    uint32_t first, second;
-    __builtin_memcpy(&first, a + 4 * i, 4);
-    __builtin_memcpy(&second, b + 4 * i, 4);
-    const uint32_t pair = ((first >> a_shift) & a_mask) | ((second << b_shift) & b_mask);
-    __builtin_memcpy(to + 4 * i, &pair, 4);
-  }
 }
 
 // Where the values of positions begin .. end - 1 of a block are; slot_at(i) is the slot of position i of the block.
@@ -191,7 +135,7 @@ inline void GatherValues(Item& item, int32_t begin, int32_t end, const SlotAt& s
     if (item.pair_of[2 * j] == even && item.pair_of[2 * j + 1] == odd) continue;
     item.pair_of[2 * j] = even;
     item.pair_of[2 * j + 1] = odd;
-    MergePairs(item, even, odd, item.pairs + j * 4 * width);
+    MergePairs(item.args, even, odd, item.pairs + j * 4 * width);
   }
 }
 
@@ -207,7 +151,7 @@ inline void AddPartOfBlock(Item& item, const Tile& tile, int32_t block, const fl
     const int32_t end = row.in_place_end < block_begin + 32 ? row.in_place_end - block_begin : 32;
     if (begin >= end) continue;
     for (int64_t i = c; i < next; ++i) {
-      Weigh<kType>(item, i, i - c, scores + (i - tile.begin) * 32, begin, end);
+      WeighAt<kType>(item, i, i - c, scores + (i - tile.begin) * 32, begin, end);
     }
     const uint8_t* places[32];
     ValueRows rows = InBlock<kType>(item.values(block), item.value_width);
@@ -231,7 +175,7 @@ inline void AddBlock(Item& item, const Tile& tile, int32_t block, const float* s
     return;
   }
   for (int64_t c = 0; c < tile.columns; ++c) {
-    Weigh<kType>(item, tile.begin + c, c, scores + c * 32, 0, 32);
+    WeighAt<kType>(item, tile.begin + c, c, scores + c * 32, 0, 32);
   }
   ValueRows rows = InBlock<kType>(item.values(block), item.value_width);
   rows.ahead = ahead;
@@ -294,7 +238,7 @@ inline void AddTail(Item& item, const Tile& tile, int64_t column, int64_t column
       for (int32_t i = begin; i < end; ++i) {
         scores[i] = item.tail_scores[(lanes[i] / 32 * tile.columns + c - tile.begin) * 32 + lanes[i] % 32];
       }
-      Weigh<kType>(item, c, c - column, scores, begin, end);
+      WeighAt<kType>(item, c, c - column, scores, begin, end);
     }
     GatherValues<kType>(
         item, begin, end, [&](int32_t i) { return slots[i]; }, places);

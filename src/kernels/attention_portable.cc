@@ -11,6 +11,7 @@ namespace {
 #include "kernels/lanes_portable.h"
 #include "kernels/exp_inl.h"
 #include "kernels/attention_lanes_portable.h"
+#include "kernels/attention_weigh_inl.h"
 #include "kernels/attention_tiles_inl.h"
 #include "kernels/attention_inl.h"
 #include "kernels/attention_store_inl.h"

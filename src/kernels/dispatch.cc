@@ -85,6 +85,7 @@ KernelTable MakeAmx() {
   table.name = "amx";
   table.packed_matmul = PackedMatmulAmx;
   table.max_small_inputs = 0;
+  table.attention = AttentionAmx;
   table.peak = PeakAmx();
   table.plan_row_blocks = PlanRowBlocksTiles;
   table.quad_codes = true;
@@ -96,11 +97,13 @@ KernelTable MakeAmx() {
 KernelTable MakeAmxTwin() {
   KernelTable table = MakePortable();
   table.packed_matmul = PackedMatmulAmxTwin;
+  table.attention = AttentionAmxTwin;
 #if defined(__x86_64__)
   if (DetectCpuFeatures().avx512) {
     table = MakeAvx512();
     table.packed_matmul = PackedMatmulAmxTwinAvx512;
     table.max_small_inputs = 0;
+    table.attention = AttentionAmxTwinAvx512;
   }
 #endif
   table.name = "amx-twin";
@@ -173,6 +176,11 @@ const KernelTable& Named(std::string_view name, const std::string& where) {
 const KernelTable& PortableKernels() {
   static const KernelTable table = MakePortable();
   return table;
+}
+
+const KernelTable& AttentionTwin(const KernelTable& table, DType kv_type) {
+  const bool tiles = std::string_view(table.name).starts_with("amx");
+  return tiles && kv_type == DType::kBF16 ? KernelsFor("amx-twin") : PortableKernels();
 }
 
 const KernelTable& KernelsFor(std::string_view cpu_target) {

@@ -50,6 +50,10 @@ struct KernelTable {
 
 const KernelTable& PortableKernels();
 
+// The table that is written to be checked and whose attention over keys and values of a type has the bits of `table`'s:
+// portable, but for bf16 by tiles, which add in an order of their own, amx-twin.
+const KernelTable& AttentionTwin(const KernelTable& table, DType kv_type);
+
 // The table for a --cpu-target name ("auto" = HYDRANT_CPU_TARGET where it is set, else the best this machine runs).
 // Throws UserError with three different messages: unknown name (with the nearest), not compiled in, not supported by
 // this machine.

@@ -41,6 +41,10 @@ int64_t PlanRowBlocksTiles(int64_t code_rows, int64_t* sizes);
 void AttentionPortable(const AttentionArgs& args);
 void AttentionAvx2(const AttentionArgs& args);
 void AttentionAvx512(const AttentionArgs& args);
+// bf16 by tiles, the other types as AVX-512 or portable does; and the same over tiles in software.
+void AttentionAmx(const AttentionArgs& args);
+void AttentionAmxTwin(const AttentionArgs& args);
+void AttentionAmxTwinAvx512(const AttentionArgs& args);
 
 void StoreKvPortable(const StoreKvArgs& args);
 void StoreKvAvx2(const StoreKvArgs& args);

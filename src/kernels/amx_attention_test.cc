@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention by tiles: its forms against each other, any number of rows against one, and the instructions themselves.
+// What the tables offer is tested in attention_test.cc besides.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#if defined(__x86_64__)
+#include "kernels/amx_trap_test_util.h"
+#endif
+#include "kernels/attention_test_util.h"
+#include "kernels/cpu_features.h"
+#include "kernels/targets.h"
+
+namespace hydrant::kernels {
+namespace {
+
+base::ThreadPool& OneThread() {
+  static base::ThreadPool pool(1, false);
+  return pool;
+}
+
+using AttentionEntry = void (*)(const AttentionArgs& args);
+
+Matrix Attend(AttentionEntry entry, const TestCache& cache, ConstRows q, std::span<const RowKv> rows, int32_t window) {
+  KernelTable table = KernelsFor("amx-twin");
+  table.attention = entry;
+  Queue queue{&OneThread(), &table};
+  Matrix out(q.rows, q.cols);
+  Attention(queue, q, rows, cache.kv, OptionsFor(cache.shape, window), out);
+  return out;
+}
+
+AttentionEntry Twin() { return KernelsFor("amx-twin").attention; }
+
+ConstRows OneRow(const Matrix& matrix, int64_t row) { return {matrix.row(row), 1, matrix.cols(), matrix.stride()}; }
+
+// `rows` rows of a prompt up to position `context`, or of a tree after so many committed positions.
+void ExpectAlone(const Shape& shape, int32_t num_rows, int32_t context, int32_t window) {
+  const std::string what = shape.Name() + " rows " + std::to_string(num_rows) + " context " + std::to_string(context) +
+                           " window " + std::to_string(window);
+  const TreeAndChains tree(shape, context + 1, num_rows, 30);
+  std::vector<RowKv> prompt;
+  for (int32_t r = 0; r < num_rows; ++r) prompt.push_back(PromptRow(tree.tree, context + r));
+  const Matrix q = RandomMatrix(num_rows, shape.num_heads * shape.head_dim, 31);
+  const Matrix in_prompt = Attend(Twin(), tree.tree, q, prompt, window);
+  const Matrix in_tree = Attend(Twin(), tree.tree, q, tree.rows, window);
+  for (int32_t r = 0; r < num_rows; r += 1 + num_rows / 7) {
+    const auto n = static_cast<size_t>(r);
+    ExpectSameBits(OneRow(in_prompt, r), Attend(Twin(), tree.tree, OneRow(q, r), {&prompt[n], 1}, window), what);
+    ExpectSameBits(OneRow(in_tree, r), Attend(Twin(), *tree.chains[n], OneRow(q, r), {&tree.chain_rows[n], 1}, window),
+                   what + " tree");
+  }
+}
+
+TEST(AmxAttentionTest, ARowDoesNotDependOnTheOthers) {
+  for (const int64_t head_dim : {16, 40, 64, 128}) {
+    for (const int64_t group : {1, 3}) {
+      const Shape shape{DType::kBF16, group, 1, head_dim};
+      for (int32_t rows = 1; rows <= 70; rows += rows < 4 ? 1 : rows / 2) {
+        for (const int32_t context : {0, 31, 95, 130}) {
+          ExpectAlone(shape, rows, context, rows % 2 == 0 ? 0 : 37);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(AmxAttentionTest, PlainCodeGivesTheBitsOfVectorCode) {
+  for (const Shape& shape : {Shape{DType::kBF16, 2, 1, 40}, Shape{DType::kBF16, 20, 1, 16}}) {
+    for (const int32_t rows : {1, 9, 20}) {
+      const TreeAndChains tree(shape, 40, rows, 32);
+      const Matrix q = RandomMatrix(rows, shape.num_heads * shape.head_dim, 33);
+      const Matrix expected = Attend(AttentionAmxTwin, tree.tree, q, tree.rows, 0);
+      ExpectSameBits(Attend(Twin(), tree.tree, q, tree.rows, 0), expected, shape.Name());
+    }
+  }
+}
+
+// A position that holds NaN or infinity, and slots that hold what they held before, matter only to rows that look
+// there.
+TEST(AmxAttentionTest, WhatARowDoesNotSeeCannotMatter) {
+  const Shape shape{DType::kBF16, 2, 1, 48};
+  const TestCache clean(shape, 64, 34);
+  const Matrix q = RandomMatrix(60, shape.num_heads * shape.head_dim, 35);
+  std::vector<RowKv> rows;
+  for (int32_t p = 0; p < 60; ++p) rows.push_back(PromptRow(clean, p));
+  const Matrix expected = Attend(Twin(), clean, q, rows, 0);
+  EXPECT_FALSE(std::isnan(expected.row(59)[0]));
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    TestCache cache(shape, 64, 34);
+    Matrix k(1, 48), v(1, 48);
+    std::fill_n(k.row(0), 48, bad);
+    std::fill_n(v.row(0), 48, bad);
+    Queue queue{&OneThread(), &KernelsFor("amx-twin")};
+    StoreKv(queue, k, v, {&rows[45], 1}, cache.kv);
+    const Matrix out = Attend(Twin(), cache, q, rows, 0);
+    for (int64_t r = 0; r < 45; ++r) ExpectSameBits(OneRow(out, r), OneRow(expected, r), "row " + std::to_string(r));
+    for (int64_t r = 45; r < 60; ++r) EXPECT_TRUE(std::isnan(out.row(r)[0])) << r;
+  }
+}
+
+#if defined(__x86_64__)
+std::vector<RowKv> RowsAt(const TestCache& cache, int32_t first, int32_t count) {
+  std::vector<RowKv> rows;
+  for (int32_t r = 0; r < count; ++r) rows.push_back(PromptRow(cache, first + r));
+  return rows;
+}
+
+TEST(AmxAttentionTest, TheInstructionsGiveTheBitsOfTheSoftware) {
+  if (!DetectCpuFeatures().amx) GTEST_SKIP() << "this machine has no AMX: trapped instead";
+  const Shape shape{DType::kBF16, 3, 1, 80};
+  for (int32_t rows = 1; rows <= 64; rows += 7) {
+    const TreeAndChains tree(shape, 70, rows, 36);
+    const Matrix q = RandomMatrix(rows, shape.num_heads * shape.head_dim, 37);
+    ExpectSameBits(Attend(AttentionAmx, tree.tree, q, tree.rows, 0), Attend(Twin(), tree.tree, q, tree.rows, 0), "");
+  }
+}
+
+TEST(AmxAttentionTest, TheTrappedInstructionsGiveTheBitsOfTheSoftware) {
+  if (DetectCpuFeatures().amx) GTEST_SKIP() << "this machine has AMX: nothing to trap";
+  if (!DetectCpuFeatures().avx512) GTEST_SKIP() << "this machine has no AVX-512";
+  for (const int64_t head_dim : {40, 64}) {
+    for (const int32_t rows : {1, 5, 17, 40}) {
+      const Shape shape{DType::kBF16, 1, 1, head_dim};
+      const TreeAndChains tree(shape, 40, rows, 38);
+      const Matrix q = RandomMatrix(rows, head_dim, 39);
+      const Matrix expected = Attend(Twin(), tree.tree, q, tree.rows, 0);
+      const TileTrap trap;
+      ExpectSameBits(Attend(AttentionAmx, tree.tree, q, tree.rows, 0), expected, shape.Name());
+      EXPECT_GT(trap.products(), 0);
+      EXPECT_FALSE(trap.configured());
+    }
+  }
+}
+
+// 64 columns of 128 dimensions over two whole blocks: what docs/benchmarks reckons with.
+TEST(AmxAttentionTest, ProductsAreAsMany) {
+  if (DetectCpuFeatures().amx || !DetectCpuFeatures().avx512) GTEST_SKIP() << "nothing to trap";
+  const Shape shape{DType::kBF16, 64, 1, 128};
+  const TestCache cache(shape, 64, 40);
+  const Matrix q = RandomMatrix(1, shape.num_heads * shape.head_dim, 41);
+  const std::vector<RowKv> rows = RowsAt(cache, 63, 1);
+  const TileTrap trap;
+  const Matrix out = Attend(AttentionAmx, cache, q, rows, 0);
+  EXPECT_EQ(trap.products(), 2 * (32 + 32));
+  EXPECT_EQ(trap.loads(), 2 * (2 * 4 * 4 + 2 * (2 + 4 * 6)));
+  ExpectSameBits(out, Attend(Twin(), cache, q, rows, 0), "");
+}
+#endif
+
+}  // namespace
+}  // namespace hydrant::kernels

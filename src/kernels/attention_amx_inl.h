@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention over bf16 keys and values by tile registers, over Tiles (amx_tiles.h). Included inside each target's
+// unnamed namespace, after lanes_<target>.h, exp_inl.h, attention_lanes_<target>.h and attention_weigh_inl.h.
+//
+// Columns, (row, head) pairs, are the lines of the first operand: up to 16 queries x 32 dimensions, or 16 columns'
+// weights x 32 positions. A block's keys, [Dh / 2][32][2], and its values, [16][Dv][2], are the second operand as they
+// lie, in lines that are 128 bytes or a row of values apart: so the layout is every target's. Sums are scores,
+// [column][position], and outputs, [column][dimension], whose running sums are loaded into tiles and stored again for
+// every block.
+//
+// Line m of a sum depends on line m of the first operand only, so one row and many, and rows in place and rows of a
+// tree, go through the same instructions with equal bits. What is no single product per column and block (maximum,
+// exponentials, denominator) is the vector code of the other kernels.
+
+constexpr int64_t kLineDims = 32;  // of a tile line: dimensions of a query, or positions of a block
+constexpr int64_t kKeyLineBytes = kBlockPositions * 4;
+constexpr int64_t kStepKeys = kLineDims / 2 * kKeyLineBytes;
+constexpr int64_t kLine = kTileRowBytes;
+
+// Registers: 0, 1 first operands of two tiles of columns; 2, 3 sums of the first of them, 4, 5 of the second; 6, 7
+// second operands, two times 16 positions or dimensions. Two tiles of columns at a time, so that four sums are busy.
+template <typename Tiles>
+class TileAttention {
+ public:
+  explicit TileAttention(const AttentionArgs& args)
+      : args_(args),
+        columns_(args.group * args.num_rows),
+        num_tiles_((columns_ + kTileRows - 1) / kTileRows),
+        tile_rows_((columns_ + num_tiles_ - 1) / num_tiles_),
+        padded_(num_tiles_ * tile_rows_),
+        width_(ValueWidth(args.kv.head_dim)),
+        steps_((args.kv.head_dim + kLineDims - 1) / kLineDims),
+        q_(reinterpret_cast<uint8_t*>(args.scratch)),
+        out_(args.scratch + padded_ * width_),
+        gathered_(reinterpret_cast<uint8_t*>(out_ + padded_ * width_)),
+        last_keys_(gathered_ + kBlockPositions / 2 * width_ * 4),
+        tail_scores_(reinterpret_cast<float*>(last_keys_ + kStepKeys)) {}
+
+  void Run() {
+    Begin();
+    AddBlocksInPlace();
+    AddTails();
+    tiles_.Release();
+    Finish();
+  }
+
+ private:
+  // What a row attends to of a block.
+  struct Range {
+    int32_t begin, end;
+    bool whole() const { return begin == 0 && end == kBlockPositions; }
+  };
+  static Range InBlock(int32_t block, int32_t first, int32_t end) {
+    const int32_t at = kBlockPositions * block, left = end - at;
+    return {first > at ? first - at : 0, left < kBlockPositions ? left : kBlockPositions};
+  }
+
+  // Lines of first operands and sums. Fewer take less time, and what lies behind them is neither read nor written.
+  void SetRows(int64_t rows) {
+    if (rows == configured_rows_) return;
+    configured_rows_ = rows;
+    TileConfig config = FullTiles();
+    for (int t = 0; t < 6; ++t) config.rows[t] = static_cast<uint8_t>(rows);
+    tiles_.Configure(config);
+  }
+
+  void Begin() {
+    __builtin_memset(q_, 0, static_cast<uint64_t>(padded_ * steps_ * kLine));
+    __builtin_memset(last_keys_, 0, static_cast<uint64_t>(kStepKeys));
+    __builtin_memset(weights_, 0, sizeof(weights_));
+    for (int64_t i = 0; i < padded_ * width_; i += 16) Store(out_ + i, Set(0.0F));
+    for (int64_t c = 0; c < columns_; ++c) {
+      max_[c] = -__builtin_inff();
+      Store(sums_ + 16 * c, Set(0.0F));
+      PackQuery(c);
+    }
+    for (int32_t& slot : slots_) slot = kUnknown;
+    SetRows(tile_rows_);
+  }
+
+  // To [step][column][32].
+  void PackQuery(int64_t column) {
+    const int64_t head_dim = args_.kv.head_dim;
+    const float* q = args_.q + column / args_.group * args_.q_stride + column % args_.group * head_dim;
+    for (int64_t d = 0; d < head_dim; d += 16) {
+      const int64_t n = head_dim - d < 16 ? head_dim - d : 16;
+      uint8_t* to = q_ + (d / kLineDims * padded_ + column) * kLine + d % kLineDims * 2;
+      StoreBf16(reinterpret_cast<uint16_t*>(to), RoundBf16(n == 16 ? Load(q + d) : LoadPart(q + d, n)));
+    }
+  }
+
+  // The last step's keys where they do not fill a tile: dimensions that are not there are zeros on both sides.
+  void CopyLastKeys(const uint8_t* keys) {
+    const int64_t rest = args_.kv.head_dim % kLineDims;
+    if (rest == 0) return;
+    __builtin_memcpy(last_keys_, keys + (steps_ - 1) * kStepKeys, static_cast<uint64_t>(rest / 2 * kKeyLineBytes));
+  }
+
+  // scores[m][32] of kTiles tiles of columns, from `column` on, against a block that CopyLastKeys has seen. Fetches as
+  // many keys of the block `ahead`.
+  template <int kTiles>
+  void Score(int64_t column, const uint8_t* keys, const uint8_t* ahead, float* scores) {
+    const uint8_t* q = q_ + column * kLine;
+    const int64_t next_q = tile_rows_ * kLine, next_scores = tile_rows_ * kBlockPositions;
+    tiles_.template Zero<2>();
+    tiles_.template Zero<3>();
+    if constexpr (kTiles == 2) {
+      tiles_.template Zero<4>();
+      tiles_.template Zero<5>();
+    }
+    for (int64_t s = 0; s < steps_; ++s) {
+      const bool copied = s + 1 == steps_ && args_.kv.head_dim % kLineDims != 0;
+      const uint8_t* from = copied ? last_keys_ : keys + s * kStepKeys;
+      tiles_.template LoadLines<0>(q + s * padded_ * kLine, kLine);
+      tiles_.template LoadLines<6>(from, kKeyLineBytes);
+      tiles_.template MultiplyBf16<2, 0, 6>();
+      tiles_.template LoadLines<7>(from + kLine, kKeyLineBytes);
+      tiles_.template MultiplyBf16<3, 0, 7>();
+      if constexpr (kTiles == 2) {
+        tiles_.template LoadLines<1>(q + s * padded_ * kLine + next_q, kLine);
+        tiles_.template MultiplyBf16<4, 1, 6>();
+        tiles_.template MultiplyBf16<5, 1, 7>();
+      }
+      for (int64_t i = 0; i < kStepKeys && ahead != nullptr; i += kLine) {
+        __builtin_prefetch(ahead + s * kStepKeys + i, 0, 2);
+      }
+    }
+    tiles_.template StoreLines<2>(scores, kKeyLineBytes);
+    tiles_.template StoreLines<3>(scores + 16, kKeyLineBytes);
+    if constexpr (kTiles == 2) {
+      tiles_.template StoreLines<4>(scores + next_scores, kKeyLineBytes);
+      tiles_.template StoreLines<5>(scores + next_scores + 16, kKeyLineBytes);
+    }
+  }
+
+  // Outputs from `out` on, of kChunks * 16 dimensions: out += weights in registers 0, 1 * values.
+  template <int kTiles, int kChunks>
+  void AddChunks(float* out, const uint8_t* values) {
+    const int64_t stride = 4 * width_, next = tile_rows_ * width_;
+    tiles_.template LoadLines<2>(out, stride);
+    tiles_.template LoadLines<6>(values, stride);
+    tiles_.template MultiplyBf16<2, 0, 6>();
+    if constexpr (kChunks == 2) {
+      tiles_.template LoadLines<3>(out + 16, stride);
+      tiles_.template LoadLines<7>(values + kLine, stride);
+      tiles_.template MultiplyBf16<3, 0, 7>();
+    }
+    if constexpr (kTiles == 2) {
+      tiles_.template LoadLines<4>(out + next, stride);
+      tiles_.template MultiplyBf16<4, 1, 6>();
+    }
+    if constexpr (kTiles == 2 && kChunks == 2) {
+      tiles_.template LoadLines<5>(out + next + 16, stride);
+      tiles_.template MultiplyBf16<5, 1, 7>();
+    }
+    tiles_.template StoreLines<2>(out, stride);
+    if constexpr (kChunks == 2) tiles_.template StoreLines<3>(out + 16, stride);
+    if constexpr (kTiles == 2) tiles_.template StoreLines<4>(out + next, stride);
+    if constexpr (kTiles == 2 && kChunks == 2) tiles_.template StoreLines<5>(out + next + 16, stride);
+  }
+
+  // The weighted values of a block, [16][Dv][2], to the outputs of kTiles tiles of columns from `column` on. Fetches
+  // the values of the block `ahead`.
+  template <int kTiles>
+  void AddValues(int64_t column, const uint8_t* values, const uint8_t* ahead) {
+    tiles_.template LoadLines<0>(weights_ + 16 * column, kLine);
+    if constexpr (kTiles == 2) tiles_.template LoadLines<1>(weights_ + 16 * (column + tile_rows_), kLine);
+    float* out = out_ + column * width_;
+    int64_t d = 0;
+    for (; d + 32 <= width_; d += 32) {
+      AddChunks<kTiles, 2>(out + d, values + 4 * d);
+      for (int64_t i = 0; i < 32 * kLine && ahead != nullptr; i += kLine) {
+        __builtin_prefetch(ahead + d * kLine + i, 0, 2);
+      }
+    }
+    if (d < width_) AddChunks<kTiles, 1>(out + d, values + 4 * d);
+  }
+
+  // To weights, running sums and the scale of earlier outputs.
+  void WeighColumn(int64_t column, const float* scores, Range range) {
+    const float factor = Weigh<FloatType::kBF16>(args_.scale, scores, range.begin, range.end, max_[column],
+                                                 sums_ + 16 * column, weights_ + 16 * column);
+    if (factor == 1.0F) return;
+    float* out = out_ + column * width_;
+    for (int64_t d = 0; d < width_; d += 16) Store(out + d, Mul(Load(out + d), Set(factor)));
+  }
+
+  // Whether 0 times any value of the block is 0.
+  bool AllFinite(const uint8_t* values) const {
+    uint32_t bad = 0;
+    for (int64_t pair = 0; pair < kBlockPositions / 2; ++pair) {
+      for (int64_t d = 0; d < args_.kv.head_dim; ++d) {
+        uint32_t both;
+        __builtin_memcpy(&both, values + (pair * width_ + d) * 4, 4);
+        bad |= ((both & 0x7f80U) == 0x7f80U ? 1U : 0U) | ((both & 0x7f800000U) == 0x7f800000U ? 1U : 0U);
+      }
+    }
+    return bad == 0;
+  }
+
+  // The values of a range's positions to gathered_, zeros in the places of the others; slot_at(i) is the slot of
+  // position i of the block. What is there already stays: neighbouring rows of a tree mostly need the same.
+  template <typename SlotAt>
+  void Gather(Range range, const SlotAt& slot_at) {
+    const auto bytes = static_cast<uint64_t>(4 * width_);
+    for (int32_t i = 0; i < kBlockPositions; i += 2) {
+      const int32_t even = i >= range.begin && i < range.end ? slot_at(i) : -1;
+      const int32_t odd = i + 1 >= range.begin && i + 1 < range.end ? slot_at(i + 1) : -1;
+      if (slots_[i] == even && slots_[i + 1] == odd) continue;
+      slots_[i] = even;
+      slots_[i + 1] = odd;
+      uint8_t* to = gathered_ + i / 2 * 4 * width_;
+      if (even < 0 && odd < 0) {
+        __builtin_memset(to, 0, bytes);
+      } else if (even % 2 == 0 && odd == even + 1) {
+        __builtin_memcpy(to, ValuesOf(args_, even / kBlockPositions) + even % kBlockPositions / 2 * 4 * width_, bytes);
+      } else {
+        MergePairs(args_, even, odd, to);
+      }
+    }
+  }
+
+  // gathered_ to the outputs of columns begin .. end - 1, and to no others.
+  void AddGathered(int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; c += kTileRows) {
+      SetRows(end - c < kTileRows ? end - c : kTileRows);
+      AddValues<1>(c, gathered_, nullptr);
+    }
+  }
+
+  // One block of all rows whose positions in it, if any, are in place.
+  void AddBlock(int32_t block, const uint8_t* keys_ahead, const uint8_t* values_ahead) {
+    const uint8_t* keys = KeysOf(args_, block);
+    const uint8_t* values = ValuesOf(args_, block);
+    SetRows(tile_rows_);
+    CopyLastKeys(keys);
+    for (int64_t t = 0; t < num_tiles_; t += 2) {
+      const int64_t column = t * tile_rows_;
+      float* scores = scores_ + column * kBlockPositions;
+      const uint8_t* ahead = t == 0 ? keys_ahead : nullptr;
+      t + 1 < num_tiles_ ? Score<2>(column, keys, ahead, scores) : Score<1>(column, keys, ahead, scores);
+    }
+    bool whole = true;
+    for (int64_t r = 0; r < args_.num_rows; ++r) {
+      const Range range = InBlock(block, args_.rows[r].first, args_.rows[r].in_place_end);
+      whole = whole && range.whole();
+      for (int64_t c = r * args_.group; c < (r + 1) * args_.group; ++c) {
+        if (range.begin < range.end) {
+          WeighColumn(c, scores_ + c * kBlockPositions, range);
+        } else {
+          __builtin_memset(weights_ + 16 * c, 0, kLine);
+        }
+      }
+    }
+    if (!whole && !AllFinite(values)) return AddValuesByRows(block);
+    for (int64_t t = 0; t < num_tiles_; t += 2) {
+      const uint8_t* ahead = t == 0 ? values_ahead : nullptr;
+      t + 1 < num_tiles_ ? AddValues<2>(t * tile_rows_, values, ahead) : AddValues<1>(t * tile_rows_, values, ahead);
+    }
+  }
+
+  // Of a block with NaN or infinity, maybe where some row does not look.
+  void AddValuesByRows(int32_t block) {
+    for (int64_t r = 0; r < args_.num_rows; ++r) {
+      const Range range = InBlock(block, args_.rows[r].first, args_.rows[r].in_place_end);
+      if (range.begin >= range.end) continue;
+      Gather(range, [&](int32_t i) { return kBlockPositions * block + i; });
+      AddGathered(r * args_.group, (r + 1) * args_.group);
+    }
+  }
+
+  void AddBlocksInPlace() {
+    int32_t first = 0x7fffffff, end = 0;
+    for (int64_t r = 0; r < args_.num_rows; ++r) {
+      const AttentionRow& row = args_.rows[r];
+      if (row.first < first) first = row.first;
+      if (row.in_place_end > end) end = row.in_place_end;
+    }
+    const int32_t first_block = first / kBlockPositions, end_block = (end + kBlockPositions - 1) / kBlockPositions;
+    for (int32_t block = first_block; block < end_block; ++block) {
+      // The next block, and behind the last one the first of the next head.
+      const bool last = block + 1 == end_block;
+      const int32_t next = last ? first_block : block + 1;
+      const int64_t skip = last ? args_.next_head_bytes : 0;
+      AddBlock(block, KeysOf(args_, next) + skip, ValuesOf(args_, next) + skip);
+    }
+  }
+
+  // Blocks in which a row has positions in other slots: each row takes its scores in the order of its positions, and
+  // its values are gathered.
+  void AddTail(const AttentionRow& row, int64_t tile_column, int64_t column, int64_t column_end) {
+    const int32_t from = row.first > row.in_place_end ? row.first : row.in_place_end;
+    for (int32_t block = from / kBlockPositions; kBlockPositions * block <= row.last; ++block) {
+      const Range range = InBlock(block, row.first, row.last + 1);
+      const int32_t* lanes = row.lanes + (kBlockPositions * block - row.in_place_end);
+      const int32_t* slots = row.slots + (kBlockPositions * block - row.in_place_end);
+      for (int64_t c = column; c < column_end; ++c) {
+        alignas(64) float scores[kBlockPositions] = {};
+        for (int32_t i = range.begin; i < range.end; ++i) {
+          const int64_t line = lanes[i] / kBlockPositions * kTileRows + c - tile_column;
+          scores[i] = tail_scores_[line * kBlockPositions + lanes[i] % kBlockPositions];
+        }
+        WeighColumn(c, scores, range);
+      }
+      Gather(range, [&](int32_t i) { return slots[i]; });
+      AddGathered(column, column_end);
+    }
+  }
+
+  void AddTails() {
+    for (int64_t begin = 0; begin < columns_; begin += tile_rows_) {
+      const int64_t end = begin + tile_rows_ < columns_ ? begin + tile_rows_ : columns_;
+      bool scored = false;
+      int64_t next = 0;
+      for (int64_t c = begin; c < end; c = next) {
+        const AttentionRow& row = args_.rows[c / args_.group];
+        const int64_t row_end = (c / args_.group + 1) * args_.group;
+        next = row_end < end ? row_end : end;
+        if (row.in_place_end > row.last) continue;
+        if (!scored) ScoreTails(begin);
+        scored = true;
+        AddTail(row, begin, c, next);
+      }
+    }
+  }
+
+  // tail_scores_ [tail block][16][32] of the tile of columns from `column` on.
+  void ScoreTails(int64_t column) {
+    SetRows(tile_rows_);
+    for (int32_t b = 0; b < args_.num_tail_blocks; ++b) {
+      const uint8_t* keys = KeysOf(args_, args_.tail_blocks[b]);
+      CopyLastKeys(keys);
+      Score<1>(column, keys, nullptr, tail_scores_ + b * kTileRows * kBlockPositions);
+    }
+  }
+
+  // Adding 0 makes a zero positive: blocks in which only other rows have positions added 0 as well.
+  void Finish() const {
+    const int64_t head_dim = args_.kv.head_dim;
+    for (int64_t c = 0; c < columns_; ++c) {
+      const Lanes inverse = Set(1.0F / TreeSum(Load(sums_ + 16 * c)));
+      const float* from = out_ + c * width_;
+      float* to = args_.out + c / args_.group * args_.out_stride + c % args_.group * head_dim;
+      for (int64_t d = 0; d < head_dim; d += 16) {
+        const Lanes out = Add(Mul(Load(from + d), inverse), Set(0.0F));
+        head_dim - d < 16 ? StorePart(to + d, out, head_dim - d) : Store(to + d, out);
+      }
+    }
+  }
+
+  static constexpr int32_t kUnknown = -2;
+
+  const AttentionArgs& args_;
+  const int64_t columns_;
+  const int64_t num_tiles_, tile_rows_;  // of columns; all tiles have the same number
+  const int64_t padded_;                 // columns of all tiles
+  const int64_t width_, steps_;
+  uint8_t* q_;         // [step][column][32], bf16
+  float* out_;         // [column][Dv]
+  uint8_t* gathered_;  // [16][Dv][2], bf16
+  uint8_t* last_keys_;
+  float* tail_scores_;
+  int32_t slots_[kBlockPositions];  // of gathered_; -1 = zeros
+  int64_t configured_rows_ = 0;
+  float max_[kAttentionColumns];
+  alignas(64) float sums_[kAttentionColumns * 16];
+  alignas(64) float scores_[kAttentionColumns * kBlockPositions];
+  alignas(64) uint32_t weights_[kAttentionColumns * 16];
+  Tiles tiles_;
+};

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention_amx.cc with tiles in software, where there is AVX-512 but no AMX.
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "kernels/amx_tiles_software.h"
+#include "kernels/targets.h"
+
+namespace hydrant::kernels {
+namespace {
+
+// The order matters.
+// clang-format off
+#include "kernels/lanes_avx512.h"
+#include "kernels/exp_inl.h"
+#include "kernels/attention_lanes_avx512.h"
+#include "kernels/attention_weigh_inl.h"
+#include "kernels/attention_amx_inl.h"
+// clang-format on
+
+}  // namespace
+
+void AttentionAmxTwinAvx512(const AttentionArgs& args) {
+  if (args.kv.type != FloatType::kBF16) return AttentionAvx512(args);
+  TileAttention<SoftwareTiles>(args).Run();
+}
+
+}  // namespace hydrant::kernels
