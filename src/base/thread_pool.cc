@@ -162,7 +162,7 @@ void ThreadPool::TakePieces() {
 bool ThreadPool::Take(int part, bool front, uint32_t number, int64_t count, int64_t least, int64_t* begin,
                       int64_t* end) {
   constexpr uint64_t kField = 0xffff;
-  std::atomic<uint64_t>& left = parts_[part].left;
+  std::atomic<uint64_t>& left = parts_[static_cast<size_t>(part)].left;
   uint64_t seen = left.load(std::memory_order_relaxed);
   while (true) {
     const bool whole = seen >> 32 != number;
@@ -197,8 +197,8 @@ void ThreadPool::RethrowFailure() {
   if (!failed_.load(std::memory_order_relaxed)) return;
   // Some threads have made calls of Share that others have not.
   for (int i = 0; i < num_threads_; ++i) {
-    parts_[i].left.store(0, std::memory_order_relaxed);
-    parts_[i].number = 0;
+    parts_[static_cast<size_t>(i)].left.store(0, std::memory_order_relaxed);
+    parts_[static_cast<size_t>(i)].number = 0;
   }
   std::exception_ptr error;
   std::swap(error, first_error_);

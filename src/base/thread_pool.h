@@ -69,7 +69,7 @@ class ThreadPool {
       if (count > 0) fn(int64_t{0}, count);
       return;
     }
-    const uint32_t number = ++parts_[thread_idx].number;
+    const uint32_t number = ++parts_[static_cast<size_t>(thread_idx)].number;
     for (int i = 0; i < num_threads_; ++i) {
       const int part = (thread_idx + i) % num_threads_;
       int64_t begin = 0, end = 0;
