@@ -67,6 +67,7 @@ struct Quads {
 
 struct Octets {
   static constexpr int kOneRowChains = 2;
+  static constexpr int64_t kTableBytes = 16;  // of one group: offsets of eight tables
 
   // The tables of four outputs side by side.
   [[gnu::always_inline]] static __m512i FourTables(const uint8_t* dictionary, const uint16_t* offsets) {
@@ -88,7 +89,7 @@ struct Octets {
     constexpr int kAndOr = 0xEA;
     for (int64_t group = 0; group < groups; ++group) {
       uint16_t offsets[8];
-      __builtin_memcpy(offsets, tables + group * sizeof(offsets), sizeof(offsets));
+      __builtin_memcpy(offsets, tables + group * kTableBytes, sizeof(offsets));
       const __m512i first = FourTables(dictionary, offsets), second = FourTables(dictionary, offsets + 4);
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) {
@@ -115,7 +116,7 @@ struct Octets {
     const uint8_t* lines = panel + args.code_offset;
     Sums<kRows, kChains> low, high;
     SumHalf(args.dictionary, panel, lines, groups, codes, low);
-    SumHalf(args.dictionary, panel + groups * 16, lines + groups * 4 * kLineBytes, groups, codes, high);
+    SumHalf(args.dictionary, panel + groups * kTableBytes, lines + groups * 4 * kLineBytes, groups, codes, high);
     const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
 #pragma GCC unroll 8
