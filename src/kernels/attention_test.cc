@@ -171,8 +171,9 @@ TEST(AttentionTest, EveryRowOfATreeHasTheBitsOfPlainDecoding) {
   uint32_t seed = 20;
   for (const Shape& shape : {Shape{DType::kBF16, 3, 3, 48}, Shape{DType::kF32, 4, 2, 20}, Shape{DType::kF16, 6, 2, 32},
                              Shape{DType::kBF16, 14, 2, 16}, Shape{DType::kBF16, 70, 1, 8}}) {
-    for (const auto& [committed, num_nodes, window] :
+    for (const std::array<int32_t, 3>& sizes :
          {std::array<int32_t, 3>{5, 9, 0}, {31, 40, 0}, {64, 13, 0}, {61, 70, 33}}) {
+      const int32_t committed = sizes[0], num_nodes = sizes[1], window = sizes[2];
       const TreeAndChains both(shape, committed, num_nodes, ++seed);
       const AttentionOptions options = OptionsFor(shape, window);
       const Matrix q = RandomMatrix(num_nodes, shape.num_heads * shape.head_dim, seed);
