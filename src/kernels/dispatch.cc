@@ -15,8 +15,9 @@ namespace {
 constexpr std::array<std::string_view, 6> kNames{"auto", "portable", "avx2", "avx512", "amx", "amx-twin"};
 
 // AVX-512 without tiles; with them the order of packed.h is as good for few inputs. Up to here adding up the lanes of
-// sums takes as long as a fifth of the products or more (AMD Zen 4: 45 operations for 16 sums of inputs / 64 products).
-constexpr int64_t kMaxSmallInputs = 1024;
+// sums takes as long as a quarter of the products or more (AMD Zen 4: 45 operations for 16 sums of inputs / 64
+// products). Models of that width have some 100 M weights: they may lie in a cache, and a second copy is a small one.
+constexpr int64_t kMaxSmallInputs = 768;
 
 // The rest of a table is the target's entries, one by one.
 KernelTable WithRowwise(KernelTable table, const RowwiseEntries& rowwise) {
