@@ -47,14 +47,17 @@ DType KvTypeUnder(const Formats& formats) { return IsPacked(formats) ? DType::kB
 // Layers of fewer than 128 inputs keep 8 bits, so that of the small reference model only the down projections and the
 // heads are in 4 bits; the embedded model below is 4 bits throughout.
 TEST(LosslessFormats, EveryWeightFormatOnEveryTarget) {
+  size_t turn = 0;  // of the wide trees
   for (const Formats& formats : EveryFormat()) {
+    const size_t tree = 1 + turn++ % 2;
     Twins<Texts> twins(KvTypeUnder(formats));
     for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
       const Texts texts = ExpectLossless({.base = Golden("base_mha"),
                                           .heads = Golden("hydra/prefix_mlp_k2_l1"),
                                           .prompt = Prompt(),
                                           .num_tokens = 30,
-                                          .formats = formats},
+                                          .formats = formats,
+                                          .trees = {tree}},
                                          table->name);
       EXPECT_EQ(texts, twins.TwinOf(*table, texts)) << table->name << " " << NameOf(formats);
     }
