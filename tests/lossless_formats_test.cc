@@ -206,13 +206,12 @@ void ExpectTreeRowsAreThoseOfPlainDecoding(engine::LoadedModel& loaded, std::spa
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 37 + 11) % 512);
   RowsAfterPrompt rows(loaded, prompt);
   const Matrix& logits = rows.Tree(topology, tokens);
-  const std::vector<float> expected(logits.row(0), logits.row(0) + logits.rows() * logits.cols());
   const int64_t vocab = logits.cols();
+  Matrix expected(logits.rows(), vocab);
+  for (int64_t r = 0; r < logits.rows(); ++r) std::copy_n(logits.row(r), vocab, expected.row(r));
   for (tree::NodeId node = 0; node < topology.num_nodes(); node += step) {
     const Matrix& plain = rows.Plain(topology.PathTo(node), tokens);
-    EXPECT_EQ(std::memcmp(&expected[static_cast<size_t>(node * vocab)], plain.row(0), static_cast<size_t>(vocab) * 4),
-              0)
-        << "node " << node;
+    EXPECT_EQ(std::memcmp(expected.row(node), plain.row(0), static_cast<size_t>(vocab) * 4), 0) << "node " << node;
   }
 }
 

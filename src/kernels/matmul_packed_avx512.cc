@@ -24,6 +24,7 @@ struct Pass {
   int64_t chunk_stride;
   int64_t code_row;
   int64_t ahead_lines;  // of the next panel fetched per step
+  int64_t near_steps;   // how far ahead its own lines are fetched
 };
 
 constexpr int64_t kMaxPasses = 5 * kMaxCodeRows / 4;
@@ -53,13 +54,16 @@ TileFunction TileOfFour(int64_t rows) {
 template <bool kW4>
 void AddPass(Passes& passes, TileFunction function, const RowBlock& block, int64_t row, int64_t output, int64_t outputs,
              int64_t ahead) {
+  constexpr int64_t kNearBytes = kW4 ? 4096 : 2048;
+  const int64_t own_bytes = kLineBytes * (kW4 ? 1 : 2) * outputs;  // per step
   passes.pass[passes.count++] = {function,
                                  output,
                                  outputs,
                                  block.codes + row * kLineBytes,
                                  block.rows * kLineBytes,
                                  block.first + row,
-                                 ahead * (kW4 ? 1 : 2)};
+                                 ahead * (kW4 ? 1 : 2),
+                                 (kNearBytes + own_bytes - 1) / own_bytes};
 }
 
 template <bool kW4>
@@ -132,19 +136,16 @@ struct Piece {
 template <bool kW4>
 Tile TileOf(const PackedMatmulArgs& args, const Pass& pass, const uint8_t* panel, Piece piece, const uint8_t* after) {
   constexpr int64_t kStepBytes = kPanelOutputs * kLineBytes * (kW4 ? 1 : 2);
-  constexpr int64_t kNearBytes = kW4 ? 4096 : 2048;  // of a tile's own lines
-  const int64_t own_bytes = kStepBytes / kPanelOutputs * pass.outputs;
-  const int64_t near_steps = (kNearBytes + own_bytes - 1) / own_bytes;
   Tile tile;
   tile.codes = panel + args.code_offset + pass.output * kLineBytes + piece.first * kStepBytes;
   tile.tables = panel + (piece.first * kPanelOutputs + pass.output) * 2;
   tile.dictionary = args.dictionary;
   tile.activations = pass.activations + piece.first * 2 * pass.chunk_stride;
   tile.chunk_stride = pass.chunk_stride;
-  const bool ends_early = piece.count > near_steps;
-  tile.steps = ends_early ? piece.count - near_steps : piece.count;
-  tile.near = ends_early ? tile.codes + near_steps * kStepBytes : after;
-  tile.last_steps = ends_early ? near_steps : 0;
+  const bool ends_early = piece.count > pass.near_steps;
+  tile.steps = ends_early ? piece.count - pass.near_steps : piece.count;
+  tile.near = ends_early ? tile.codes + pass.near_steps * kStepBytes : after;
+  tile.last_steps = ends_early ? pass.near_steps : 0;
   tile.last_near = after;
   tile.ahead_step = pass.ahead_lines * kLineBytes;
   return tile;
@@ -173,6 +174,14 @@ inline void AddSums(const int32_t* more, int64_t code_rows, int32_t* sums) {
   }
 }
 
+// A panel's outputs are a line of each row, far apart: they come while its products are computed.
+inline void FetchOutputs(const PackedMatmulArgs& args, int64_t panel) {
+  const float* out = args.out + panel * kPanelOutputs;
+  for (int64_t r = 0; r < args.code_rows / (args.two_planes ? 2 : 1); ++r, out += args.out_stride) {
+    _mm_prefetch(reinterpret_cast<const char*>(out), _MM_HINT_T0);
+  }
+}
+
 // While a panel is multiplied, the next one comes from memory, a share with each pass. (A constant distance of 16 KB is
 // worse where several tiles walk over one panel: 178 against 146 ms for 6 rows of a 7B model on AMD Zen 4.)
 template <bool kW4>
@@ -190,6 +199,7 @@ void Multiply(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_e
     for (int64_t i = 0; i < args.code_offset; i += kLineBytes) {
       _mm_prefetch(reinterpret_cast<const char*>(next_panel + i), _MM_HINT_T1);
     }
+    FetchOutputs(args, p);
     const uint8_t* ahead = next_panel + args.code_offset;
     for (int64_t first = 0; first < args.steps; first += steps_at_once) {
       const int64_t rest = args.steps - first;

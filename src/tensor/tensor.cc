@@ -67,6 +67,8 @@ std::vector<float> ToFloats(const TensorView& tensor) {
 void Matrix::Resize(int64_t rows, int64_t cols) {
   HYDRANT_CHECK(rows >= 0 && cols >= 0);
   stride_ = (cols + 15) / 16 * 16;
+  // Rows a multiple of 4 KB apart would share the same few sets of every cache.
+  if (stride_ > 0 && stride_ % 1024 == 0) stride_ += 16;
   const int64_t needed = rows * stride_;
   if (needed > capacity_) {
     auto* memory = static_cast<float*>(std::aligned_alloc(64, static_cast<size_t>(needed) * sizeof(float)));
