@@ -178,11 +178,13 @@ class TileAttention {
 
   // To weights, running sums and the scale of earlier outputs.
   void WeighColumn(int64_t column, const float* scores, Range range) {
-    const float factor = Weigh<FloatType::kBF16>(args_.scale, scores, range.begin, range.end, max_[column],
-                                                 sums_ + 16 * column, weights_ + 16 * column);
-    if (factor == 1.0F) return;
+    alignas(64) float factors[16];
+    if (!Weigh<FloatType::kBF16>(args_.scale, scores, 1, range.begin, range.end, max_ + column, sums_ + 16 * column,
+                                 factors, weights_ + 16 * column)) {
+      return;
+    }
     float* out = out_ + column * width_;
-    for (int64_t d = 0; d < width_; d += 16) Store(out + d, Mul(Load(out + d), Set(factor)));
+    for (int64_t d = 0; d < width_; d += 16) Store(out + d, Mul(Load(out + d), Set(factors[0])));
   }
 
   // Whether 0 times any value of the block is 0.

@@ -29,7 +29,7 @@ struct Item {
   alignas(64) float sums[kAttentionColumns * 16];
   // Of one block and the columns of a tile, or of one row in it.
   alignas(64) uint32_t weights[kTileColumns * 32];
-  float factors[kTileColumns];
+  alignas(64) float factors[16];
 
   const AttentionRow& row_of(int64_t column) const { return args.rows[column / args.group]; }
   // One past the last column of `column`'s row, within `end`.
@@ -97,11 +97,11 @@ inline void Begin(Item& item) {
   }
 }
 
-// Scores of one column and block to running sums, item.weights[at] (32, or 16 pairs) and item.factors[at].
+// Scores [..][32] of `count` columns from `column` on and one block to running sums, item.weights and item.factors.
 template <FloatType kType>
-inline void WeighAt(Item& item, int64_t column, int64_t at, const float* scores, int32_t begin, int32_t end) {
-  item.factors[at] = Weigh<kType>(item.args.scale, scores, begin, end, item.max[column], item.sums + 16 * column,
-                                  item.weights + 32 * at);
+inline void WeighColumns(Item& item, int64_t column, int64_t count, const float* scores, int32_t begin, int32_t end) {
+  Weigh<kType>(item.args.scale, scores, count, begin, end, item.max + column, item.sums + 16 * column, item.factors,
+               item.weights);
 }
 
 // out of columns begin .. begin + count - 1: out * factor + the block's weighted values.
@@ -150,9 +150,7 @@ inline void AddPartOfBlock(Item& item, const Tile& tile, int32_t block, const fl
     const int32_t begin = row.first > block_begin ? row.first - block_begin : 0;
     const int32_t end = row.in_place_end < block_begin + 32 ? row.in_place_end - block_begin : 32;
     if (begin >= end) continue;
-    for (int64_t i = c; i < next; ++i) {
-      WeighAt<kType>(item, i, i - c, scores + (i - tile.begin) * 32, begin, end);
-    }
+    WeighColumns<kType>(item, c, next - c, scores + (c - tile.begin) * 32, begin, end);
     const uint8_t* places[32];
     ValueRows rows = InBlock<kType>(item.values(block), item.value_width);
     rows.begin = begin / Steps<kType>::kPositions;
@@ -174,9 +172,7 @@ inline void AddBlock(Item& item, const Tile& tile, int32_t block, const float* s
     AddPartOfBlock<kType>(item, tile, block, scores);
     return;
   }
-  for (int64_t c = 0; c < tile.columns; ++c) {
-    WeighAt<kType>(item, tile.begin + c, c, scores + c * 32, 0, 32);
-  }
+  WeighColumns<kType>(item, tile.begin, tile.columns, scores, 0, 32);
   ValueRows rows = InBlock<kType>(item.values(block), item.value_width);
   rows.ahead = ahead;
   AddValues<kType>(item, tile.begin, tile.columns, rows);
@@ -233,13 +229,14 @@ inline void AddTail(Item& item, const Tile& tile, int64_t column, int64_t column
     const int32_t end = row.last < block_begin + 31 ? row.last - block_begin + 1 : 32;
     const int32_t* lanes = row.lanes + (block_begin - row.in_place_end);
     const int32_t* slots = row.slots + (block_begin - row.in_place_end);
+    alignas(64) float scores[kTileColumns * 32] = {};
     for (int64_t c = column; c < column_end; ++c) {
-      alignas(64) float scores[32] = {};
       for (int32_t i = begin; i < end; ++i) {
-        scores[i] = item.tail_scores[(lanes[i] / 32 * tile.columns + c - tile.begin) * 32 + lanes[i] % 32];
+        scores[(c - column) * 32 + i] =
+            item.tail_scores[(lanes[i] / 32 * tile.columns + c - tile.begin) * 32 + lanes[i] % 32];
       }
-      WeighAt<kType>(item, c, c - column, scores, begin, end);
     }
+    WeighColumns<kType>(item, column, column_end - column, scores, begin, end);
     GatherValues<kType>(
         item, begin, end, [&](int32_t i) { return slots[i]; }, places);
     ValueRows rows{};

@@ -21,11 +21,11 @@ inline Lanes ExpWeight(Lanes x) {
   return SelectLess(x, Set(-87.3F), Set(0.0F), Mul(p, PowerOfTwo(shifted)));
 }
 
-// Scores of one column and block to weights (32, or 16 pairs), the column's running maximum and its 16 running sums.
-// Returns what to multiply earlier outputs by: exactly 1 unless the maximum grew.
-template <FloatType kType>
-inline float Weigh(float scale, const float* scores, int32_t begin, int32_t end, float& top, float* sums,
-                   uint32_t* weights) {
+// The scaled scores of one column and block; -infinity outside of positions begin .. end - 1.
+struct Scaled {
+  Lanes low, high;
+};
+inline Scaled ScaleScores(float scale, const float* scores, int32_t begin, int32_t end) {
   const Lanes scales = Set(scale);
   Lanes low = Mul(Load(scores), scales), high = Mul(Load(scores + 16), scales);
   if (end - begin < 32) {
@@ -35,18 +35,38 @@ inline float Weigh(float scale, const float* scores, int32_t begin, int32_t end,
     low = SelectLess(index, Set(from), never, SelectLess(index, Set(to), low, never));
     high = SelectLess(index, Set(from - 16.0F), never, SelectLess(index, Set(to - 16.0F), high, never));
   }
-  float factor = 1.0F;
-  const Lanes both = Max(low, high);
-  if (AnyLess(Set(top), both)) {
-    const float old = top;
-    top = TreeMax(both);
-    alignas(64) float lanes[16];
-    Store(lanes, Exp(Set(old - top)));
-    factor = lanes[0];
+  return {low, high};
+}
+
+// Raises a column's running maximum to that of its scores. Returns by how much, as a negative number; 0 when it stays.
+inline float Raise(const Scaled& scores, float& top) {
+  const Lanes both = Max(scores.low, scores.high);
+  if (!AnyLess(Set(top), both)) return 0.0F;
+  const float old = top;
+  top = TreeMax(both);
+  return old - top;
+}
+
+// Scores of `columns` columns ([..][32], at most 16) and one block to weights ([..][32], or 16 pairs), running maxima
+// and 16 running sums each. `factors` [16]: what to multiply earlier outputs by, exactly 1 unless the maximum grew: one
+// exp for all columns. Returns whether one did.
+template <FloatType kType>
+inline bool Weigh(float scale, const float* scores, int64_t columns, int32_t begin, int32_t end, float* tops,
+                  float* sums, float* factors, uint32_t* weights) {
+  alignas(64) float rises[16] = {};
+  bool grown = false;
+  for (int64_t c = 0; c < columns; ++c) {
+    rises[c] = Raise(ScaleScores(scale, scores + 32 * c, begin, end), tops[c]);
+    grown |= rises[c] != 0.0F;
   }
-  const Lanes before = factor == 1.0F ? Load(sums) : Mul(Load(sums), Set(factor));
-  Store(sums, StoreWeights<kType>(weights, ExpWeight(Sub(low, Set(top))), ExpWeight(Sub(high, Set(top))), before));
-  return factor;
+  Store(factors, grown ? Exp(Load(rises)) : Set(1.0F));
+  for (int64_t c = 0; c < columns; ++c) {
+    const Scaled scaled = ScaleScores(scale, scores + 32 * c, begin, end);
+    const Lanes top = Set(tops[c]), before = Mul(Load(sums + 16 * c), Set(factors[c]));
+    Store(sums + 16 * c, StoreWeights<kType>(weights + 32 * c, ExpWeight(Sub(scaled.low, top)),
+                                             ExpWeight(Sub(scaled.high, top)), before));
+  }
+  return grown;
 }
 
 inline const uint8_t* KeysOf(const AttentionArgs& args, int32_t block) {
