@@ -69,59 +69,72 @@ struct Octets {
   static constexpr int kOneRowChains = 2;
   static constexpr int64_t kTableBytes = 16;  // of one group: offsets of eight tables
 
-  // The tables of four outputs side by side.
-  [[gnu::always_inline]] static __m512i FourTables(const uint8_t* dictionary, const uint16_t* offsets) {
-    const auto table = [&](int o) { return _mm_load_si128(reinterpret_cast<const __m128i*>(dictionary + offsets[o])); };
+  // The tables of four outputs side by side. Their offsets come in one load: loads are what a core runs out of here.
+  [[gnu::always_inline]] static __m512i FourTables(const uint8_t* dictionary, const uint8_t* offsets) {
+    uint64_t four;
+    __builtin_memcpy(&four, offsets, sizeof(four));
+    const auto table = [&](int o) {
+      return _mm_load_si128(reinterpret_cast<const __m128i*>(dictionary + (four >> (16 * o) & 0xffff)));
+    };
     __m512i tables = _mm512_castsi128_si512(table(0));
     tables = _mm512_inserti32x4(tables, table(1), 1);
     tables = _mm512_inserti32x4(tables, table(2), 2);
     return _mm512_inserti32x4(tables, table(3), 3);
   }
 
-  // Eight outputs' sums, two lanes each. One lookup finds 64 weights in 8 tables: the index is output * 16 + code.
-  template <int kRows, int kChains>
-  [[gnu::always_inline]] static void SumHalf(const uint8_t* dictionary, const uint8_t* tables, const uint8_t* lines,
-                                             int64_t groups, const int8_t* codes, Sums<kRows, kChains>& products) {
-    const __m512i nibbles = _mm512_set1_epi8(15);
-    const __m512i outputs =
-        _mm512_set_epi64(0x7070707070707070, 0x6060606060606060, 0x5050505050505050, 0x4040404040404040,
-                         0x3030303030303030, 0x2020202020202020, 0x1010101010101010, 0);
-    constexpr int kAndOr = 0xEA;
-    for (int64_t group = 0; group < groups; ++group) {
-      uint16_t offsets[8];
-      __builtin_memcpy(offsets, tables + group * kTableBytes, sizeof(offsets));
-      const __m512i first = FourTables(dictionary, offsets), second = FourTables(dictionary, offsets + 4);
-#pragma GCC unroll 8
-      for (int i = 0; i < 8; ++i) {
-        const __m512i line = _mm512_load_si512(lines + i / 2 * kLineBytes);
-        const __m512i shifted = i % 2 == 0 ? line : _mm512_srli_epi16(line, 4);
-        const __m512i index = _mm512_ternarylogic_epi32(shifted, nibbles, outputs, kAndOr);
-        const __m512i weights = _mm512_permutex2var_epi8(first, index, second);
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) {
-          int64_t eight;
-          __builtin_memcpy(&eight, codes + kLineBytes * r + 8 * i, sizeof(eight));
-          __m512i& sum = products.chains[i % kChains][r];
-          sum = _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi64(eight));
-        }
-      }
-      lines += 4 * kLineBytes;
-      codes += kLineBytes * kRows;
-    }
-  }
+  // The lookups of a group's eight outputs: one finds 64 weights in 8 tables, the index is output * 16 + code.
+  struct Lookup {
+    __m512i first, second;
+    const uint8_t* lines;
 
+    [[gnu::always_inline]] Lookup(const uint8_t* dictionary, const uint8_t* offsets, const uint8_t* from)
+        : first(FourTables(dictionary, offsets)), second(FourTables(dictionary, offsets + 8)), lines(from) {}
+
+    // Inputs 8 i .. 8 i + 7.
+    [[gnu::always_inline]] __m512i Weights(int i) const {
+      const __m512i nibbles = _mm512_set1_epi8(15);
+      const __m512i outputs =
+          _mm512_set_epi64(0x7070707070707070, 0x6060606060606060, 0x5050505050505050, 0x4040404040404040,
+                           0x3030303030303030, 0x2020202020202020, 0x1010101010101010, 0);
+      constexpr int kAndOr = 0xEA;
+      const __m512i line = _mm512_load_si512(lines + i / 2 * kLineBytes);
+      const __m512i shifted = i % 2 == 0 ? line : _mm512_srli_epi16(line, 4);
+      return _mm512_permutex2var_epi8(first, _mm512_ternarylogic_epi32(shifted, nibbles, outputs, kAndOr), second);
+    }
+  };
+
+  // Two lanes are one output.
   template <int kRows, int kChains>
   static void Tile(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, int32_t* sums) {
     const int64_t groups = args.steps * (kStepInputs / kGroupInputs);
     const uint8_t* lines = panel + args.code_offset;
-    Sums<kRows, kChains> low, high;
-    SumHalf(args.dictionary, panel, lines, groups, codes, low);
-    SumHalf(args.dictionary, panel + groups * kTableBytes, lines + groups * 4 * kLineBytes, groups, codes, high);
+    Sums<kRows, kChains> low_sums, high_sums;
+    for (int64_t group = 0; group < groups; ++group) {
+      const Lookup low(args.dictionary, panel + group * kTableBytes, lines + group * 4 * kLineBytes);
+      const Lookup high(args.dictionary, panel + (groups + group) * kTableBytes,
+                        lines + (groups + group) * 4 * kLineBytes);
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) {
+        const __m512i low_weights = low.Weights(i), high_weights = high.Weights(i);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          int64_t eight;
+          __builtin_memcpy(&eight, codes + kLineBytes * r + 8 * i, sizeof(eight));
+          __m512i inputs = _mm512_set1_epi64(eight);
+          asm("" : "+v"(inputs));  // else it is broadcast anew for each product
+          __m512i& low_sum = low_sums.chains[i % kChains][r];
+          __m512i& high_sum = high_sums.chains[i % kChains][r];
+          low_sum = _mm512_dpbusd_epi32(low_sum, low_weights, inputs);
+          high_sum = _mm512_dpbusd_epi32(high_sum, high_weights, inputs);
+        }
+      }
+      codes += kLineBytes * kRows;
+    }
     const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const __m512i a = low.Total(r), b = high.Total(r);
+      const __m512i a = low_sums.Total(r), b = high_sums.Total(r);
       const __m512i sum = _mm512_add_epi32(_mm512_permutex2var_epi32(a, even, b), _mm512_permutex2var_epi32(a, odd, b));
       _mm512_store_si512(sums + r * kPanelOutputs, sum);
     }
