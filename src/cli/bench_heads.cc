@@ -150,7 +150,8 @@ class HeadsBench {
       kernels::Queue* const queues[] = {&queue, &portable};
       const auto drafters = eval::MakeRandomHeads(info, base, format, options_.engine.draft_vocab_size, queues, fill);
       if (drafters.empty() || Interrupted()) return measured;
-      measured.push_back(Measure({&queue, &base, drafters[0].get(), drafters[1].get(), DType::kF32}, info));
+      measured.push_back(
+          Measure({&queue, &base, drafters[0].get(), drafters[1].get(), engine::KvTypeNamed("auto", base)}, info));
     }
     return measured;
   }

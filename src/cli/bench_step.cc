@@ -2,14 +2,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 
 #include "cli/bench.h"
 #include "cli/bench_flags.h"
+#include "cli/engine_flags.h"
 #include "cli/errors.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/values.h"
+#include "engine/loaded_model.h"
 #include "eval/random_weights.h"
 #include "eval/step.h"
 #include "hydrant/error.h"
@@ -34,13 +35,13 @@ constexpr const char* kExamples =
     "  hydrant bench step --shape tale --weights w8a8 --rows 1,5,17 --json\n"
     "  hydrant bench step --shape 7b --weights w4a8 --rows 1 --prefill 512\n";
 
-constexpr std::array<DType, 3> kKvTypes = {DType::kF32, DType::kBF16, DType::kF16};
 constexpr int kMostRows = 512;
 
 struct Options {
   BenchOptions bench{.seconds = 10};
   std::string shape = "7b";
   std::string weights = "w4a8";
+  std::string kv_type = "auto";
   eval::StepOptions step{.rows = {1, 4, 8, 16, 32, 64, 128}};
   bool no_check = false;
 };
@@ -57,16 +58,6 @@ std::vector<int> ParseRows(const std::string& text) {
     begin = end + 1;
   }
   return rows;
-}
-
-DType ParseKvType(const std::string& text) {
-  std::vector<std::string_view> names;
-  for (const DType type : kKvTypes) names.emplace_back(NameOf(type));
-  ParseChoice("--kv-type", text, names);
-  for (const DType type : kKvTypes) {
-    if (text == NameOf(type)) return type;
-  }
-  return DType::kF32;
 }
 
 void AddWorkFlags(FlagSet& flags, Options& options) {
@@ -89,8 +80,9 @@ void AddWorkFlags(FlagSet& flags, Options& options) {
       "Rows of a pass, as a list such as 1,4,8 (default 1,4,8,16,32,64,128)");
   integer("--context", &options.step.context, 0, 1 << 17, "Positions before the tree (default 32)");
   flags.Value(
-      "--kv-type", "TYPE", [&options](const std::string& value) { options.step.kv_type = ParseKvType(value); },
-      "Keys and values are kept as f32, bf16 or f16 (default f32)");
+      "--kv-type", "TYPE",
+      [&options](const std::string& value) { options.kv_type = ParseChoice("--kv-type", value, KvTypeNames()); },
+      "Keys and values are kept as f32, bf16 or f16; auto: bf16 beside packed weights, else f32 (default auto)");
   integer("--prefill", &options.step.prefill, 1, 1 << 17, "Also a prompt of N tokens");
   integer("--prefill-chunk", &options.step.prefill_chunk, 1, kMostRows, "Prompt rows of one pass (default 256)");
   flags.Switch("--no-check", &options.no_check, "Leave out the comparison with the portable kernels");
@@ -193,6 +185,7 @@ int BenchStep(const std::vector<std::string>& args) {
   }
   model::WeightArranger(queue.table, pool.get()).Arrange(weights);
   options.step.weights = &weights;
+  options.step.kv_type = engine::KvTypeNamed(options.kv_type, weights);
   options.step.on_progress = [&progress](double share, const std::string& note) {
     progress.Update(share, note);
     return !Interrupted();

@@ -29,6 +29,8 @@ void AddBaseFormat(FlagSet& flags, EngineOptions& options) {
 
 }  // namespace
 
+std::span<const std::string_view> KvTypeNames() { return kKvTypes; }
+
 void AddBaseFlags(FlagSet& flags, EngineOptions& options) {
   flags.Text("--model", "DIR", &options.model, "Base model folder");
   AddBaseFormat(flags, options);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <span>
+#include <string_view>
 
 #include "cli/flags.h"
 #include "hydrant/engine.h"
@@ -17,6 +19,9 @@ void AddModelFlags(FlagSet& flags, EngineOptions& options);
 void AddWeightFlags(FlagSet& flags, EngineOptions& options);
 // --threads, --cpu-target, --kv-type, --prefill-chunk.
 void AddMachineFlags(FlagSet& flags, EngineOptions& options);
+
+// Values of --kv-type (engine::KvTypeNamed).
+std::span<const std::string_view> KvTypeNames();
 
 // For EngineOptions::on_pack: a line on a terminal while weights are converted; Ctrl-C ends it (Interruption).
 std::function<void(double share)> PackProgress();

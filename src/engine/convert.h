@@ -12,10 +12,10 @@
 namespace hydrant::engine {
 
 struct ConvertOptions {
-  std::string in;                                            // a base, heads, or a whole model with heads
-  std::string out;                                           // made; see OutputFolder
-  std::string model;                                         // the base that heads belong to; empty: `in` itself
-  std::optional<quant::WeightFormat> weights, head_weights;  // packed formats; heads without one: w8a8
+  std::string in = {};     // a base, heads, or a whole model with heads
+  std::string out = {};    // made; see OutputFolder
+  std::string model = {};  // the base that heads belong to; empty: `in` itself
+  std::optional<quant::WeightFormat> weights = {}, head_weights = {};  // packed formats; heads without one: w8a8
   bool replace = false;
   int threads = 0;                                  // 0: all
   std::function<void(double share)> progress = {};  // may throw to end the work; then nothing is left behind

@@ -15,17 +15,6 @@
 namespace hydrant::engine {
 namespace {
 
-DType KvType(const std::string& name, const model::ModelWeights& weights) {
-  if (name == "auto") return weights.layers.front().q.packed ? DType::kBF16 : DType::kF32;
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    if (name == NameOf(dtype)) return dtype;
-  }
-  static constexpr std::string_view kNames[] = {"auto", "f32", "bf16", "f16"};
-  const std::string nearest = base::Nearest(name, kNames);
-  throw UserError("--kv-type '" + name + "' is unknown, expected auto, f32, bf16 or f16",
-                  nearest.empty() ? "" : "did you mean " + nearest + "?");
-}
-
 // The user's tree is never cut; the default one is cut to the heads' depth.
 tree::NamedTopology ChooseTree(const EngineOptions& options, const draft::Drafter& drafter) {
   const int32_t heads = drafter.max_depth();
@@ -155,6 +144,17 @@ void FillInfo(LoadedModel& loaded) {
 
 }  // namespace
 
+DType KvTypeNamed(const std::string& name, const model::ModelWeights& weights) {
+  if (name == "auto") return weights.layers.front().q.packed ? DType::kBF16 : DType::kF32;
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    if (name == NameOf(dtype)) return dtype;
+  }
+  static constexpr std::string_view kNames[] = {"auto", "f32", "bf16", "f16"};
+  const std::string nearest = base::Nearest(name, kNames);
+  throw UserError("--kv-type '" + name + "' is unknown, expected auto, f32, bf16 or f16",
+                  nearest.empty() ? "" : "did you mean " + nearest + "?");
+}
+
 std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   CheckOptions(options);
   auto loaded = std::make_unique<LoadedModel>();
@@ -165,7 +165,7 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   loaded->queue.pool = loaded->pool.get();
   loaded->weights = model::LoadModelWeights(options.model);
   PackBase(*loaded);
-  loaded->kv_type = KvType(options.kv_type, loaded->weights);
+  loaded->kv_type = KvTypeNamed(options.kv_type, loaded->weights);
   loaded->tree.name = "none";
   model::WeightArranger arranger(loaded->queue.table, loaded->pool.get());
   LoadDrafter(*loaded, arranger);  // cuts and shares the base's lm head as the file has it

@@ -36,6 +36,10 @@ struct LoadedModel {
 // Throws UserError for anything wrong with files or options.
 std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options);
 
+// EngineOptions::kv_type. "auto": bf16 beside packed weights, whose products are rounded more than that, else f32.
+// Throws UserError for an unknown name.
+DType KvTypeNamed(const std::string& name, const model::ModelWeights& weights);
+
 // Throws UserError when the prompt is empty, has ids outside the vocabulary, or is longer than the context.
 void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_ids);
 
