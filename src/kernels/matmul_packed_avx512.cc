@@ -19,12 +19,12 @@ using TileFunction = void (*)(const Tile& tile);
 // One pass: some outputs of a panel by one block of rows.
 struct Pass {
   TileFunction function;
-  int64_t output, outputs;  // of the panel
+  int64_t output;  // the first, of the panel
   const int8_t* activations;
   int64_t chunk_stride;
   int64_t code_row;
   int64_t ahead_lines;  // of the next panel fetched per step
-  int64_t near_steps;   // how far ahead its own lines are fetched
+  int64_t near_steps;   // by which its own lines are fetched ahead
 };
 
 constexpr int64_t kMaxPasses = 5 * kMaxCodeRows / 4;
@@ -58,7 +58,6 @@ void AddPass(Passes& passes, TileFunction function, const RowBlock& block, int64
   const int64_t own_bytes = kLineBytes * (kW4 ? 1 : 2) * outputs;  // per step
   passes.pass[passes.count++] = {function,
                                  output,
-                                 outputs,
                                  block.codes + row * kLineBytes,
                                  block.rows * kLineBytes,
                                  block.first + row,
