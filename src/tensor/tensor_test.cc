@@ -45,5 +45,16 @@ TEST(MatrixTest, RowsStartOnCacheLines) {
   for (int64_t r = 0; r < 3; ++r) EXPECT_EQ(reinterpret_cast<uintptr_t>(m.row(r)) % 64, 0U);
 }
 
+// Else a column's lines would share a few sets of every cache.
+TEST(MatrixTest, RowsAreNeverAMultipleOf4KbApart) {
+  for (const int64_t cols : {int64_t{1009}, int64_t{1024}, int64_t{2048}, int64_t{4096}, int64_t{11008}}) {
+    const Matrix m(2, cols);
+    EXPECT_NE(m.stride() % 1024, 0) << cols;
+    EXPECT_EQ(m.stride() % 16, 0) << cols;
+    EXPECT_GE(m.stride(), cols);
+    EXPECT_LT(m.stride() - cols, 32);
+  }
+}
+
 }  // namespace
 }  // namespace hydrant
