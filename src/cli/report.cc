@@ -163,20 +163,39 @@ std::string WeightsText(const EngineInfo& info) {
 }
 
 SpeedFigures MedianFigures(std::span<const GenerationResult> results) {
-  std::vector<double> rates;
-  for (const GenerationResult& result : results) rates.push_back(TokensPerSecond(result));
-  return {.tokens_per_step = MeanEmitted(results.front()), .tokens_per_second = Median(std::move(rates))};
+  const auto median = [&](const auto& figure) {
+    std::vector<double> values;
+    for (const GenerationResult& result : results) values.push_back(figure(result));
+    return Median(std::move(values));
+  };
+  const auto per_step = [&](double PhaseTimes::*phase) {
+    return median([&](const GenerationResult& result) {
+      return result.phase_ms.*phase / static_cast<double>(std::max<size_t>(result.num_emitted.size(), 1));
+    });
+  };
+  return {.tokens_per_step = MeanEmitted(results.front()),
+          .tokens_per_second = median(TokensPerSecond),
+          .draft_ms = per_step(&PhaseTimes::draft),
+          .forward_ms = per_step(&PhaseTimes::forward)};
+}
+
+double SpeedupOfSteps(const SpeedFigures& drafted, const SpeedFigures& plain) {
+  const double step_ms = drafted.forward_ms + drafted.draft_ms;
+  return step_ms > 0 ? drafted.tokens_per_step * plain.forward_ms / step_ms : 0;
 }
 
 std::string ComparisonText(const EngineInfo& info, const SpeedFigures& drafted, const SpeedFigures& plain,
                            size_t num_tokens) {
   const auto row = [](const std::string& name, const SpeedFigures& figures) {
-    return fmt::format("{:18} {:11.2f} {:10.1f}\n", name, figures.tokens_per_step, figures.tokens_per_second);
+    return fmt::format("{:18} {:11.2f} {:10.1f} {:14.3f} {:9.3f}\n", name, figures.tokens_per_step,
+                       figures.tokens_per_second, figures.forward_ms, figures.draft_ms);
   };
-  std::string text = fmt::format("{:18} {:>11} {:>10}\n", "", "tokens/step", "tokens/s");
+  std::string text =
+      fmt::format("{:18} {:>11} {:>10} {:>14} {:>9}\n", "", "tokens/step", "tokens/s", "forward, ms", "draft, ms");
   text += row("with " + info.drafter, drafted) + row("plain decoding", plain);
   if (plain.tokens_per_second > 0) {
-    text += fmt::format("{:18} {:>11} {:>9.2f}x\n", "speedup", "", drafted.tokens_per_second / plain.tokens_per_second);
+    text += fmt::format("{:18} {:>11} {:>9.2f}x", "speedup", "", drafted.tokens_per_second / plain.tokens_per_second);
+    text += fmt::format("  ({:.2f}x by forward and draft alone)\n", SpeedupOfSteps(drafted, plain));
   }
   return text +
          fmt::format(

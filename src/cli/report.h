@@ -33,8 +33,11 @@ std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResul
 struct SpeedFigures {
   double tokens_per_step = 0;
   double tokens_per_second = 0;
+  double draft_ms = 0, forward_ms = 0;  // per step
 };
 SpeedFigures MedianFigures(std::span<const GenerationResult> results);
+// The speedup that drafting and the base model's steps leave when nothing else takes time; 0 where there were no steps.
+double SpeedupOfSteps(const SpeedFigures& drafted, const SpeedFigures& plain);
 std::string ComparisonText(const EngineInfo& info, const SpeedFigures& drafted, const SpeedFigures& plain,
                            size_t num_tokens);
 

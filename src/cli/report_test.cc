@@ -114,17 +114,21 @@ TEST(ReportTest, StatsHaveMeanDepthsAndPhases) {
 }
 
 TEST(ReportTest, ComparisonHasBothSpeedsAndTheirRatio) {
-  const std::string text = ComparisonText(Info(), {3.5, 300}, {1, 100}, 40);
-  EXPECT_THAT(text, HasSubstr("with hydra                3.50      300.0"));
-  EXPECT_THAT(text, HasSubstr("plain decoding            1.00      100.0"));
-  EXPECT_THAT(text, HasSubstr("3.00x"));
+  const std::string text = ComparisonText(Info(), {3.5, 300, 0.75, 10}, {1, 100, 0, 9.5}, 40);
+  EXPECT_THAT(text, HasSubstr("with hydra                3.50      300.0         10.000     0.750"));
+  EXPECT_THAT(text, HasSubstr("plain decoding            1.00      100.0          9.500     0.000"));
+  EXPECT_THAT(text, HasSubstr("3.00x  (3.09x by forward and draft alone)"));  // 3.5 * 9.5 / 10.75
 }
 
 TEST(ReportTest, MedianIsOfTheRuns) {
   std::array<GenerationResult, 3> results = {Sample(), Sample(), Sample()};
   results[0].phase_ms.forward = 100000;
   results[2].phase_ms.forward = 0;
-  EXPECT_DOUBLE_EQ(MedianFigures(results).tokens_per_second, 2.0);
+  const SpeedFigures median = MedianFigures(results);
+  EXPECT_DOUBLE_EQ(median.tokens_per_second, 2.0);
+  EXPECT_DOUBLE_EQ(median.forward_ms, 650.0);
+  EXPECT_EQ(SpeedupOfSteps(median, {}), 0);
+  EXPECT_EQ(SpeedupOfSteps({}, median), 0);
 }
 
 TEST(ErrorsTest, HintStandsUnderTheErrorAndControlCharactersAreShown) {

@@ -85,7 +85,10 @@ Comparison CompareWithPlain(Engine& engine, const GenerationRequest& request) {
 }
 
 base::Json FiguresJson(const SpeedFigures& figures) {
-  return {{"tokens_per_step", figures.tokens_per_step}, {"tokens_per_second", figures.tokens_per_second}};
+  return {{"tokens_per_step", figures.tokens_per_step},
+          {"tokens_per_second", figures.tokens_per_second},
+          {"draft_ms", figures.draft_ms},
+          {"forward_ms", figures.forward_ms}};
 }
 
 void PrintText(Engine& engine, const RunOptions& options, const GenerationRequest& request) {
