@@ -11,6 +11,8 @@ namespace {
 using V = __m256;
 constexpr int64_t kLanes = 8;
 constexpr int64_t kSliceOutputs = 1;
+// Vectors of weights that share a broadcast of inputs: weights alone take 8 registers for each.
+constexpr int64_t SliceVectors(int64_t rows) { return rows <= 2 ? 2 : 1; }
 constexpr int64_t kTileOutputs =
     4;  // by two vectors of rows: 8 sums, what 2 ports of latency 4 need; 16 registers in all
 

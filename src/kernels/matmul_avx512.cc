@@ -12,6 +12,8 @@ using V = __m512;
 constexpr int64_t kLanes = 16;
 constexpr int64_t kSliceOutputs = 2;  // lanes 0-7: the slices of one output, 8-15: of the next
 constexpr int64_t kTileOutputs = 8;   // by two vectors of rows: 16 sums, twice what 2 ports of latency 4 need
+// Vectors of weights that share a broadcast of inputs.
+constexpr int64_t SliceVectors(int64_t) { return 2; }
 
 inline V Zero() { return _mm512_setzero_ps(); }
 inline V LoadV(const float* p) { return _mm512_loadu_ps(p); }
@@ -47,6 +49,7 @@ inline __m128i Load128(const uint8_t* p) { return _mm_loadu_si128(reinterpret_ca
 // bits: dword j of slices 0-3, 4-7 of the first output, 0-3, 4-7 of the second.
 inline void GatherDwords(const uint8_t* const* streams, int64_t stride, __m512i* dwords) {
   __m512i rows[4];
+#pragma GCC unroll 16
   for (int64_t k = 0; k < 4; ++k) {
     __m512i row = _mm512_castsi128_si512(Load128(streams[0] + k * stride));
     row = _mm512_inserti32x4(row, Load128(streams[0] + (k + 4) * stride), 1);
@@ -67,14 +70,17 @@ template <FloatType kType>
 inline void Expand(const uint8_t* const* streams, int64_t stride, V* weights) {
   __m512i dwords[4];
   if (kType == FloatType::kF32) {
+#pragma GCC unroll 16
     for (int64_t half = 0; half < 2; ++half) {
       const uint8_t* moved[2] = {streams[0] + 16 * half, streams[1] + 16 * half};
       GatherDwords(moved, stride, dwords);
+#pragma GCC unroll 16
       for (int64_t j = 0; j < 4; ++j) weights[4 * half + j] = _mm512_castsi512_ps(dwords[j]);
     }
     return;
   }
   GatherDwords(streams, stride, dwords);
+#pragma GCC unroll 16
   for (int64_t j = 0; j < 4; ++j) {
     if (kType == FloatType::kBF16) {
       weights[2 * j] = _mm512_castsi512_ps(_mm512_slli_epi32(dwords[j], 16));
@@ -98,6 +104,7 @@ inline void SumSlices(V sums, float* total) {
 // 16 x 16: 4 x 4 blocks inside each 128 bits, then the blocks.
 inline void Transpose(V* m) {
   V a[16], b[16];
+#pragma GCC unroll 16
   for (int i = 0; i < 16; i += 4) {
     const V low01 = _mm512_unpacklo_ps(m[i], m[i + 1]), high01 = _mm512_unpackhi_ps(m[i], m[i + 1]);
     const V low23 = _mm512_unpacklo_ps(m[i + 2], m[i + 3]), high23 = _mm512_unpackhi_ps(m[i + 2], m[i + 3]);
@@ -106,12 +113,14 @@ inline void Transpose(V* m) {
     a[i + 2] = _mm512_shuffle_ps(high01, high23, 0x44);
     a[i + 3] = _mm512_shuffle_ps(high01, high23, 0xEE);
   }
+#pragma GCC unroll 16
   for (int j = 0; j < 4; ++j) {
     b[j] = _mm512_shuffle_f32x4(a[j], a[j + 4], 0x88);           // columns j, 8 + j of rows 0-7
     b[j + 4] = _mm512_shuffle_f32x4(a[j], a[j + 4], 0xDD);       // columns 4 + j, 12 + j of rows 0-7
     b[j + 8] = _mm512_shuffle_f32x4(a[j + 8], a[j + 12], 0x88);  // the same of rows 8-15
     b[j + 12] = _mm512_shuffle_f32x4(a[j + 8], a[j + 12], 0xDD);
   }
+#pragma GCC unroll 16
   for (int j = 0; j < 4; ++j) {
     m[j] = _mm512_shuffle_f32x4(b[j], b[j + 8], 0x88);
     m[j + 8] = _mm512_shuffle_f32x4(b[j], b[j + 8], 0xDD);

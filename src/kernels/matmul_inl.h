@@ -6,7 +6,7 @@
 // - many rows, *lanes*: a vector holds one input of as many rows as it has lanes, and a weight is broadcast. Weights
 //   are widened once per 64 rows into a panel that stays in L1.
 // Included by target files inside their unnamed namespace, after the primitives: V, kLanes, kSliceOutputs, Zero, LoadV,
-// StoreV, AddV, FmaV, Broadcast, BroadcastSlices, Expand, WidenRow, Transpose, SumSlices.
+// StoreV, AddV, FmaV, Broadcast, SliceVectors, BroadcastSlices, Expand, WidenRow, Transpose, SumSlices.
 
 constexpr int64_t kPanel = 16;  // outputs
 // Inputs: a panel of 16 * 144 floats takes 9 KiB, 32 rows of inputs 16 KiB of a 48 KiB L1.
@@ -71,7 +71,9 @@ inline void MultiplyTile(const MatmulArgs& args, const ChunkRange& chunk, int64_
   const int64_t group_stride = args.inputs * kLanes;
   const float* x = args.packed_lanes + row * args.inputs + chunk.begin * kLanes;
   V sums[kOutputs][kVectors];
+#pragma GCC unroll 16
   for (int64_t o = 0; o < kOutputs; ++o) {
+#pragma GCC unroll 16
     for (int64_t v = 0; v < kVectors; ++v) {
       sums[o][v] = chunk.first ? Zero() : LoadV(&panel.partial[output + o][row + v * kLanes]);
     }
@@ -79,13 +81,18 @@ inline void MultiplyTile(const MatmulArgs& args, const ChunkRange& chunk, int64_
   const float* w = panel.weights[output];
   for (int64_t j = 0; j < chunk.count; ++j) {
     V inputs[kVectors];
+#pragma GCC unroll 16
     for (int64_t v = 0; v < kVectors; ++v) inputs[v] = LoadV(x + v * group_stride + j * kLanes);
+#pragma GCC unroll 16
     for (int64_t o = 0; o < kOutputs; ++o) {
       const V weight = Broadcast(w + o * kStride + j);
+#pragma GCC unroll 16
       for (int64_t v = 0; v < kVectors; ++v) sums[o][v] = FmaV(inputs[v], weight, sums[o][v]);
     }
   }
+#pragma GCC unroll 16
   for (int64_t o = 0; o < kOutputs; ++o) {
+#pragma GCC unroll 16
     for (int64_t v = 0; v < kVectors; ++v) {
       const int64_t r = row + v * kLanes;
       if (!chunk.last) {
@@ -125,6 +132,7 @@ void StorePanel(const MatmulArgs& args, int64_t output, int64_t outputs, Panel& 
   for (int64_t row = 0; row < args.lane_rows; row += kLanes) {
     for (int64_t o = 0; o < outputs; o += kLanes) {
       V block[kLanes];
+#pragma GCC unroll 16
       for (int64_t i = 0; i < kLanes; ++i) block[i] = LoadV(&panel.level[0][o + i][row]);
       Transpose(block);
       const int64_t rows = args.lane_rows - row < kLanes ? args.lane_rows - row : kLanes;
@@ -169,6 +177,8 @@ void MultiplyLanes(const MatmulArgs& args, int64_t output, int64_t outputs, Pane
 
 // --- slices ---
 
+constexpr int64_t kFewRows = 4;
+
 // 8 inputs of each slice of one output, 32 bytes apart, where a slice ends inside the group: zeros after it.
 struct TailWeights {
   alignas(64) uint8_t bytes[kSlices][32];
@@ -188,6 +198,7 @@ template <FloatType kType>
 inline void ExpandTail(const MatmulArgs& args, const uint8_t* const* rows, int64_t step, V* weights) {
   TailWeights tails[kSliceOutputs];
   const uint8_t* streams[kSliceOutputs];
+#pragma GCC unroll 16
   for (int64_t o = 0; o < kSliceOutputs; ++o) {
     CopyTail(args, rows[o], step, tails[o]);
     streams[o] = tails[o].bytes[0];
@@ -195,13 +206,18 @@ inline void ExpandTail(const MatmulArgs& args, const uint8_t* const* rows, int64
   Expand<kType>(streams, 32, weights);
 }
 
+// Each broadcast of inputs serves all vectors of weights.
 template <int64_t kRows, int64_t kVectors>
-inline void MultiplyGroup(const MatmulArgs& args, const float* x, int64_t v, const V (&weights)[8],
+inline void MultiplyGroup(const MatmulArgs& args, const float* x, const V (&weights)[kVectors][8],
                           V (&sums)[kRows][kVectors]) {
   const int64_t x_stride = args.padded_slice * kSlices;
+#pragma GCC unroll 16
   for (int64_t j = 0; j < 8; ++j) {
+#pragma GCC unroll 16
     for (int64_t r = 0; r < kRows; ++r) {
-      sums[r][v] = FmaV(BroadcastSlices(x + r * x_stride + j * kSlices), weights[j], sums[r][v]);
+      const V inputs = BroadcastSlices(x + r * x_stride + j * kSlices);
+#pragma GCC unroll 16
+      for (int64_t v = 0; v < kVectors; ++v) sums[r][v] = FmaV(inputs, weights[v][j], sums[r][v]);
     }
   }
 }
@@ -213,38 +229,49 @@ inline void MultiplySlices(const MatmulArgs& args, int64_t output, int64_t outpu
   constexpr int64_t kBytes = kType == FloatType::kF32 ? 4 : 2;
   constexpr int64_t kOutputs = kVectors * kSliceOutputs;
   const uint8_t* from[kOutputs];
+#pragma GCC unroll 16
   for (int64_t o = 0; o < kOutputs; ++o) from[o] = WeightRow(args, output + (o < outputs ? o : outputs - 1));
   V sums[kRows][kVectors];
+#pragma GCC unroll 16
   for (int64_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
     for (int64_t v = 0; v < kVectors; ++v) sums[r][v] = Zero();
   }
   const float* x = args.packed_slices + row * args.padded_slice * kSlices;
   const int64_t shortest = SliceCount(args, kSlices - 1);
   int64_t step = 0;
+  V weights[kVectors][8];
   for (; step + 8 <= shortest; step += 8) {
+#pragma GCC unroll 16
     for (int64_t v = 0; v < kVectors; ++v) {
       const uint8_t* streams[kSliceOutputs];
+#pragma GCC unroll 16
       for (int64_t o = 0; o < kSliceOutputs; ++o) {
         const uint8_t* base = from[v * kSliceOutputs + o];
         streams[o] = base + step * kBytes;
-        // As many bytes as this group takes, of a later output: the slices of a row are too many streams for the
-        // hardware.
-        const uint8_t* next = base + ahead + step * kSlices * kBytes;
-        for (int64_t b = 0; b < 8 * kSlices * kBytes; b += 64) __builtin_prefetch(next + b, 0, 3);
+        // As many bytes as this group takes, of later outputs: the slices of a row are too many streams for the
+        // hardware. From memory to L2, because they would overflow L1, and the next outputs to L1, but with more rows
+        // the inputs are there.
+        const uint8_t* later = base + step * kSlices * kBytes;
+        for (int64_t b = 0; b < 8 * kSlices * kBytes; b += 64) {
+          __builtin_prefetch(later + ahead + b, 0, 2);
+          if (kRows <= kFewRows) __builtin_prefetch(later + kOutputs * args.row_stride * kBytes + b, 0, 3);
+        }
       }
-      V weights[8];
-      Expand<kType>(streams, args.slice * kBytes, weights);
-      MultiplyGroup(args, x + step * kSlices, v, weights, sums);
+      Expand<kType>(streams, args.slice * kBytes, weights[v]);
     }
+    MultiplyGroup(args, x + step * kSlices, weights, sums);
   }
   for (; step < args.slice; step += 8) {
+#pragma GCC unroll 16
     for (int64_t v = 0; v < kVectors; ++v) {
-      V weights[8];
-      ExpandTail<kType>(args, from + v * kSliceOutputs, step, weights);
-      MultiplyGroup(args, x + step * kSlices, v, weights, sums);
+      ExpandTail<kType>(args, from + v * kSliceOutputs, step, weights[v]);
     }
+    MultiplyGroup(args, x + step * kSlices, weights, sums);
   }
+#pragma GCC unroll 16
   for (int64_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
     for (int64_t v = 0; v < kVectors; ++v) {
       float total[kSliceOutputs];
       SumSlices(sums[r][v], total);
@@ -255,13 +282,14 @@ inline void MultiplySlices(const MatmulArgs& args, int64_t output, int64_t outpu
   }
 }
 
-template <FloatType kType, int64_t kRows, int64_t kVectors>
+template <FloatType kType, int64_t kRows>
 inline void MultiplySlicesPanel(const MatmulArgs& args, int64_t output, int64_t outputs, int64_t row) {
+  constexpr int64_t kVectors = SliceVectors(kRows);
   constexpr int64_t kStep = kVectors * kSliceOutputs;
   constexpr int64_t kBytes = kType == FloatType::kF32 ? 4 : 2;
-  // Some 16 KiB ahead: whole outputs, so that the address follows from this row's.
+  // Whole outputs ahead, so that the address follows from this row's.
   const int64_t row_bytes = args.row_stride * kBytes;
-  const int64_t ahead = (16384 / row_bytes + kStep) * row_bytes;
+  const int64_t ahead = ((kRows <= kFewRows ? 32768 : 16384) / row_bytes + kStep) * row_bytes;
   for (int64_t o = 0; o < outputs; o += kStep) {
     MultiplySlices<kType, kRows, kVectors>(args, output + o, outputs - o < kStep ? outputs - o : kStep, row, ahead);
   }
@@ -272,14 +300,14 @@ void MultiplySlicesRows(const MatmulArgs& args, int64_t output, int64_t outputs)
   const int64_t rows = args.rows - args.lane_rows;
   for (int64_t row = 0; row < rows;) {
     switch (rows - row) {
-      case 1: MultiplySlicesPanel<kType, 1, 2>(args, output, outputs, row); return;
-      case 2: MultiplySlicesPanel<kType, 2, 2>(args, output, outputs, row); return;
-      case 3: MultiplySlicesPanel<kType, 3, 2>(args, output, outputs, row); return;
-      case 4: MultiplySlicesPanel<kType, 4, 2>(args, output, outputs, row); return;
-      case 5: MultiplySlicesPanel<kType, 5, 1>(args, output, outputs, row); return;
-      case 6: MultiplySlicesPanel<kType, 6, 1>(args, output, outputs, row); return;
-      case 7: MultiplySlicesPanel<kType, 7, 1>(args, output, outputs, row); return;
-      default: MultiplySlicesPanel<kType, 8, 1>(args, output, outputs, row); row += 8;
+      case 1: return MultiplySlicesPanel<kType, 1>(args, output, outputs, row);
+      case 2: return MultiplySlicesPanel<kType, 2>(args, output, outputs, row);
+      case 3: return MultiplySlicesPanel<kType, 3>(args, output, outputs, row);
+      case 4: return MultiplySlicesPanel<kType, 4>(args, output, outputs, row);
+      case 5: return MultiplySlicesPanel<kType, 5>(args, output, outputs, row);
+      case 6: return MultiplySlicesPanel<kType, 6>(args, output, outputs, row);
+      case 7: return MultiplySlicesPanel<kType, 7>(args, output, outputs, row);
+      default: MultiplySlicesPanel<kType, 8>(args, output, outputs, row); row += 8;
     }
   }
 }

@@ -224,9 +224,9 @@ void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64
   }
 }
 
-// At most six rows a block: 4 x 7 needs two turns over its activations, and where a busy neighbour takes part of L1 that
-// costs more than it saves (tiles of 32 steps, share of the multiply peak: 4 x 7 .85 to .90, 4 x 6 .91 to .93; alone
-// both .95). 64 rows of 7B, w4a8, passes in turn: 1,137 -> 1,118 ms, least 1,029 -> 1,024; w8a8 1,109 -> 1,096.
+// At most six rows a block: 4 x 7 needs two turns over its activations, and where a busy neighbour takes part of L1
+// that costs more than it saves (tiles of 32 steps, share of the multiply peak: 4 x 7 .85 to .90, 4 x 6 .91 to .93;
+// alone both .95). 64 rows of 7B, w4a8, passes in turn: 1,137 -> 1,118 ms, least 1,029 -> 1,024; w8a8 1,109 -> 1,096.
 int64_t PlanRowBlocksAvx512(int64_t code_rows, int64_t* sizes) {
   if (code_rows <= 0) return 0;
   const int64_t blocks = code_rows <= 8 ? 1 : (code_rows + 5) / 6;
