@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Low-bit weights by activation codes with AVX2. vpmaddubsw multiplies |code| <= 128 by a signed byte, adds two
-// products in 16 bits and saturates. The byte is the weight, and where the code is negative its complement, -weight -
-// 1, which an xor makes on any vector port (vpsignb, which would make -weight, takes the multipliers' on AMD Zen 4: 16
-// rows of w4 60 against 71 GMAC/s on one core, of w8 63 against 80). With weights -127 .. 127 a pair is within 2 * 128
-// * -128 and 2 * 127 * 127, so every sum is exact, and too small by the sum of |code| over a row's negative codes, the
-// same for all outputs.
+// products in 16 bits and saturates. The byte is the weight, or where the code is negative its complement,
+// -weight - 1, made by an xor on any vector port. (vpsignb would make -weight, but shares the multipliers' ports on AMD
+// Zen 4: 16 rows of w4 60 against 71 GMAC/s on one core, of w8 63 against 80.) With weights -127 .. 127 a pair is
+// between 2 * 128 * -128 and 2 * 128 * 127 - 1, so every sum is exact. It is too small by the sum of |code| over a
+// row's negative codes, the same for all outputs.
 #include <immintrin.h>
 
 #include <cstdint>
