@@ -21,11 +21,12 @@ const KernelTable* TableNamed(const std::string& name) {
   return nullptr;
 }
 
-// A random matrix in 4 bits and rows of codes for it, packed for one table.
+// A random matrix in 4 bits, as `table` reads it, and rows of codes for it, packed for one table.
 class Problem {
  public:
-  Problem(int64_t outputs, int64_t inputs, int64_t rows) : rows_(rows), codes_(RandomLines<int8_t>(rows * inputs, 1)) {
-    matrix_.type = kernels::PackedType::kW4;
+  Problem(const KernelTable& table, int64_t outputs, int64_t inputs, int64_t rows)
+      : rows_(rows), codes_(RandomLines<int8_t>(rows * inputs, 1)) {
+    matrix_.type = table.reads_lines ? kernels::PackedType::kW4 : kernels::PackedType::kOctets;
     matrix_.outputs = outputs;
     matrix_.inputs = inputs;
     panels_ = RandomLines<uint8_t>(matrix_.num_panels() * matrix_.panel_bytes(), 2);
@@ -44,7 +45,7 @@ class Problem {
   PackedMatmulArgs ArgsFor(const KernelTable& table) {
     Pack(table);
     PackedMatmulArgs args;
-    args.type = kernels::PackedType::kW4;
+    args.type = matrix_.type;
     args.panels = panels_.get();
     args.panel_bytes = matrix_.panel_bytes();
     args.code_offset = matrix_.code_offset();
@@ -114,7 +115,7 @@ constexpr const char* kNoTarget = "skipped: this machine lacks the target";
 void MatmulFromL2(benchmark::State& state, const char* name, int64_t step_outputs) {
   const KernelTable* table = TableNamed(name);
   if (table == nullptr) return state.SkipWithError(kNoTarget);
-  Problem problem(48, 4096, state.range(0));
+  Problem problem(*table, 48, 4096, state.range(0));
   if (!Require(state, problem.Check(*table), "differs from the portable kernel")) return;
   const PackedMatmulArgs args = problem.ArgsFor(*table);
   const Stopwatch watch;
@@ -126,7 +127,7 @@ void MatmulFromL2(benchmark::State& state, const char* name, int64_t step_output
 void MatmulFromMemory(benchmark::State& state, const char* name) {
   const KernelTable* table = TableNamed(name);
   if (table == nullptr) return state.SkipWithError(kNoTarget);
-  Problem problem(65536, 4096, state.range(0));
+  Problem problem(*table, 65536, 4096, state.range(0));
   if (!Require(state, problem.Check(*table), "differs from the portable kernel")) return;
   const PackedMatmulArgs args = problem.ArgsFor(*table);
   const int64_t panels = problem.matrix().num_panels(), bytes = panels * args.panel_bytes;

@@ -41,6 +41,7 @@ Weights Packed(Weights weights, HeadPacking& packing) {
   for (model::Linear* linear : LinearsOf(weights)) packing.packer->Add(*linear, packing.choice);
   packing.report = packing.packer->Run();
   for (model::Linear* linear : LinearsOf(weights)) packing.arranger->Arrange(*linear);
+  for (auto& head : weights.heads) packing.arranger->Arrange(HeadOf(head).lm_head);  // also where it is the base's
   packing.format = FirstBlock(weights).format();
   weights.bytes += packing.report.bytes_after - packing.report.bytes_freed;
   return weights;

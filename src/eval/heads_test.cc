@@ -12,6 +12,7 @@
 #include "eval/random_weights.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
+#include "model/weight_arranger.h"
 
 namespace hydrant::eval {
 namespace {
@@ -48,7 +49,8 @@ TEST(HeadsTest, EveryKindIsCheckedAndTimedOnEveryTarget) {
   base::ThreadPool pool(2, false);
   for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
     for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kW4A8}) {
-      const model::ModelWeights base = SmallModel(format, pool);
+      model::ModelWeights base = SmallModel(format, pool);
+      model::WeightArranger(table, &pool).Arrange(base);
       kernels::Queue queue{&pool, table}, portable{&pool, &kernels::PortableKernels()};
       for (const std::string_view name : HeadKindNames()) {
         if (table != kernels::AvailableKernels().back() && name != "hydra++") continue;

@@ -10,6 +10,7 @@
 #include "eval/random_weights.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
+#include "model/weight_arranger.h"
 #include "quant/pack.h"
 
 namespace hydrant::eval {
@@ -94,7 +95,8 @@ TEST(StepTest, EveryTargetIsCheckedAndTimed) {
   base::ThreadPool pool(2, false);
   for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
     for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kW4A8, WeightFormat::kW8A16}) {
-      const model::ModelWeights weights = SmallModel(format, pool);
+      model::ModelWeights weights = SmallModel(format, pool);
+      model::WeightArranger(table, &pool).Arrange(weights);
       kernels::Queue queue{&pool, table};
       StepOptions options{.queue = &queue, .weights = &weights, .format = format, .rows = {1, 3, 8}, .context = 5};
       options.seconds = 0;

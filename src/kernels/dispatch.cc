@@ -14,11 +14,6 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kNames{"auto", "portable", "avx2", "avx512", "amx", "amx-twin"};
 
-// AVX-512 without tiles; with them the order of packed.h is as good for few inputs. Up to here adding up the lanes of
-// sums takes as long as a quarter of the products or more (AMD Zen 4: 45 operations for 16 sums of inputs / 64
-// products). Models of that width have some 100 M weights: they may lie in a cache, and a second copy is a small one.
-constexpr int64_t kMaxSmallInputs = 768;
-
 // The rest of a table is the target's entries, one by one.
 KernelTable WithRowwise(KernelTable table, const RowwiseEntries& rowwise) {
   table.rms_norm = rowwise.rms_norm;
@@ -36,6 +31,7 @@ KernelTable MakePortable() {
   table.name = "portable";
   table.matmul = MatmulPortable;
   table.packed_matmul = PackedMatmulPortable;
+  table.reads_lines = table.reads_interleaved = true;
   table.quantize_row = QuantizeRowPortable;
   table.plan_row_blocks = PlanRowBlocksPortable;
   table.attention = AttentionPortable;
@@ -54,6 +50,7 @@ KernelTable MakeAvx2() {
   table.min_row_lanes = 5;
   table.pack_lanes = PackLanesAvx2;
   table.packed_matmul = PackedMatmulAvx2;
+  table.reads_lines = true;
   table.quantize_row = QuantizeRowAvx2;
   table.plan_row_blocks = PlanRowBlocksAvx2;
   table.attention = AttentionAvx2;
@@ -73,7 +70,7 @@ KernelTable MakeAvx512() {
   table.packed_matmul = PackedMatmulAvx512;
   table.quantize_row = QuantizeRowAvx512;
   table.plan_row_blocks = PlanRowBlocksAvx512;
-  table.max_small_inputs = kMaxSmallInputs;
+  table.reads_interleaved = true;
   table.attention = AttentionAvx512;
   table.store_kv = StoreKvAvx512;
   table.gumbel_row = GumbelRowAvx512;
@@ -85,7 +82,8 @@ KernelTable MakeAmx() {
   KernelTable table = MakeAvx512();
   table.name = "amx";
   table.packed_matmul = PackedMatmulAmx;
-  table.max_small_inputs = 0;
+  table.reads_lines = true;
+  table.reads_interleaved = false;
   table.attention = AttentionAmx;
   table.peak = PeakAmx();
   table.plan_row_blocks = PlanRowBlocksTiles;
@@ -103,11 +101,12 @@ KernelTable MakeAmxTwin() {
   if (DetectCpuFeatures().avx512) {
     table = MakeAvx512();
     table.packed_matmul = PackedMatmulAmxTwinAvx512;
-    table.max_small_inputs = 0;
     table.attention = AttentionAmxTwinAvx512;
   }
 #endif
   table.name = "amx-twin";
+  table.reads_lines = true;
+  table.reads_interleaved = false;
   table.plan_row_blocks = PlanRowBlocksTiles;
   table.quad_codes = true;
   return table;

@@ -30,9 +30,9 @@ struct KernelTable {
   // Cuts code rows into the blocks that packed_matmul takes together: writes their sizes (room for kMaxCodeRows) and
   // returns their number.
   int64_t (*plan_row_blocks)(int64_t code_rows, int64_t* sizes);
-  int64_t
-      max_small_inputs;  // 8-bit and 4-bit matrices of at most so many inputs are best kept as quads or octets; 0: none
-  bool quad_codes;       // RowBlock::codes as quads; else as lines
+  bool reads_lines;        // packed_matmul takes w8 and w4,
+  bool reads_interleaved;  // quads and octets
+  bool quad_codes;         // RowBlock::codes as quads; else as lines
   void (*attention)(const AttentionArgs& args);
   void (*store_kv)(const StoreKvArgs& args);
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
@@ -46,6 +46,8 @@ struct KernelTable {
   // Standard Gumbel noise for tokens 0..vocab-1 (noise.h has the definition).
   void (*gumbel_row)(uint64_t seed, uint32_t stream, uint32_t position, int64_t vocab, float* out);
   PeakEntries peak;  // for measuring only
+
+  bool Reads(PackedType type) const { return IsInterleaved(type) ? reads_interleaved : reads_lines; }
 };
 
 const KernelTable& PortableKernels();

@@ -284,6 +284,7 @@ void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> j
   int64_t panels = 0;
   for (const MatmulJob& job : jobs) {
     HYDRANT_CHECK(job.weight->kind == input.kind_ && job.weight->inputs == input.inputs_);
+    HYDRANT_CHECK(input.kind_ == InputKind::kF32 || input.table_->Reads(job.weight->packed.type));
     HYDRANT_CHECK(job.out.cols == job.weight->outputs && job.out.rows == input.rows_);
     HYDRANT_CHECK(job.bias.empty() || static_cast<int64_t>(job.bias.size()) == job.weight->outputs);
     panels += PanelsOf(job);

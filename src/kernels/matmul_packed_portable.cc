@@ -19,11 +19,11 @@ void DecodeStep(const PackedMatmulArgs& args, const uint8_t* panel, int64_t step
   }
   if (args.type == PackedType::kOctets) {
     for (int64_t i = 0; i < kStepInputs; ++i) {
-      const int64_t group = (output / 8 * args.steps + step) * 2 + i / kGroupInputs, place = i % kGroupInputs;
-      uint16_t table = 0;
-      __builtin_memcpy(&table, panel + (group * 8 + output % 8) * 2, sizeof(table));
-      const uint8_t pair = codes[(group * 4 + place / 16) * kLineBytes + output % 8 * 8 + place % 8];
-      weights[i] = args.dictionary[table + (place % 16 < 8 ? pair & 15 : pair >> 4)] - 128;
+      const int64_t group = step * 2 + i / kGroupInputs, place = i % kGroupInputs;
+      const int64_t line = (group * 2 + output / 8) * 4 + place / 16;
+      const uint8_t pair = codes[line * kLineBytes + output % 8 * 8 + place % 8];
+      const int code = place % 16 < 8 ? pair & 15 : pair >> 4;
+      weights[i] = args.dictionary[panel[group * kPanelOutputs + output] * kTableEntries + code] - 128;
     }
     return;
   }

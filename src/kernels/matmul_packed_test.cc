@@ -51,7 +51,7 @@ void CheckTargets(PackedType type, int64_t rows, int64_t outputs, int64_t inputs
   const std::vector<float> expected = Product(PortableKernels(), weight, codes, options);
   for (const KernelTable* table : AvailableKernels()) {
     if (table == &PortableKernels()) continue;
-    if (type >= PackedType::kQuads && table->max_small_inputs == 0) continue;
+    if (!table->Reads(type)) continue;
     const std::vector<float> out = Product(*table, weight, codes, options);
     for (size_t i = 0; i < out.size(); ++i) {
       ASSERT_TRUE(SameBits(out[i], expected[i]))
@@ -138,21 +138,25 @@ TEST(PackedMatmulTest, SumsOfTheLargestMagnitudesAreExact) {
       }
     }
   }
-  const TestPackedMatrix weight(PackedType::kW8, 16, kMaxPackedInputs, 1, Values::kLargest);
   TestCodes codes(2, kMaxPackedInputs, true, 2, Values::kLargest);
   const auto sum = static_cast<float>((127 * 256 - 128) * 127LL * kMaxPackedInputs);
-  for (const KernelTable* table : AvailableKernels()) {
-    const std::vector<float> out = Product(*table, weight, codes, {});
-    for (int64_t o = 0; o < 16; ++o) {
-      EXPECT_EQ(out[static_cast<size_t>(o)], sum * (weight.row_scale(o) * codes.scale(0))) << table->name;
+  for (const PackedType type : {PackedType::kW8, PackedType::kQuads}) {
+    const TestPackedMatrix weight(type, 16, kMaxPackedInputs, 1, Values::kLargest);
+    for (const KernelTable* table : AvailableKernels()) {
+      if (!table->Reads(type)) continue;
+      const std::vector<float> out = Product(*table, weight, codes, {});
+      for (int64_t o = 0; o < 16; ++o) {
+        EXPECT_EQ(out[static_cast<size_t>(o)], sum * (weight.row_scale(o) * codes.scale(0))) << table->name;
+      }
     }
   }
 }
 
 TEST(PackedMatmulTest, ARowDoesNotDependOnTheOthers) {
-  const TestPackedMatrix weight(PackedType::kW4, 40, 256, 5);
+  const TestPackedMatrix lines(PackedType::kW4, 40, 256, 5), octets(PackedType::kOctets, 40, 256, 5);
   TestCodes many(64, 256, false, 6);
   for (const KernelTable* table : AvailableKernels()) {
+    const TestPackedMatrix& weight = table->reads_lines ? lines : octets;
     const std::vector<float> all = Product(*table, weight, many, {});
     for (const int64_t rows : {1, 2, 5, 8, 16, 33}) {
       TestCodes few(rows, 256, false, 6);  // the first rows of `many`
@@ -172,6 +176,9 @@ TEST(PackedMatmulTest, PlansKeepAllRowsInBlocksThatTheContractAllows) {
         EXPECT_GT(sizes[b], 0) << table->name << " R=" << rows;
         if (table->quad_codes) {
           EXPECT_LE(sizes[b], 16) << table->name << " R=" << rows;
+        }
+        if (!table->reads_lines) {
+          EXPECT_LE(sizes[b], 8) << table->name << " R=" << rows;
         }
         total += sizes[b];
       }

@@ -235,13 +235,14 @@ TEST(MatmulTest, WeightOfATensor) {
 // Large enough for ForItemsShared; the panels of the two weights are one row.
 TEST(MatmulTest, InARegionThreadsShareLongProducts) {
   const int64_t rows = 8, inputs = 1024;
-  const TestPackedMatrix first(PackedType::kW4, 700, inputs, 7), second(PackedType::kW4, 400, inputs, 8);
-  const Weight weights[] = {Weight::Of(first.matrix()), Weight::Of(second.matrix())};
   const int64_t operations = kPanelOutputs * (rows + 2) * inputs / 4;
   ASSERT_GE((700 / kPanelOutputs + 400 / kPanelOutputs) * operations, kOperationsWorthSharing);
   const std::vector<float> floats = RandomFloats(rows * inputs, 9);
   const ConstRows x(floats.data(), rows, inputs, inputs);
   for (const KernelTable* table : AvailableKernels()) {
+    const PackedType type = table->reads_lines ? PackedType::kW4 : PackedType::kOctets;
+    const TestPackedMatrix first(type, 700, inputs, 7), second(type, 400, inputs, 8);
+    const Weight weights[] = {Weight::Of(first.matrix()), Weight::Of(second.matrix())};
     std::vector<float> expected, found;
     for (const int threads : {1, 3}) {
       base::ThreadPool pool(threads, false);

@@ -10,8 +10,8 @@
 //             weight = dictionary[table][code] - 128; dictionary entries 1 .. 255.
 //   quads panel: codes [I / 4][16][4], a byte = weight + 128: 16 outputs' products with four inputs are one vector
 //             instruction and need no adding up at the end, which takes longer than the products where inputs are few.
-//   octets panel: table numbers times 16 [2][I / 64][8] as uint16, for each half of 8 outputs and group of 64 inputs;
-//             codes [2][I / 64][4][8][8]: of a line's 8 outputs, low nibbles = inputs 0 .. 7, high nibbles = 8 .. 15.
+//   octets panel: tables [I / 64][16], zero-padded to whole lines; codes [I / 64][2][4][8][8]: a group's lines of
+//             outputs 0 .. 7, then of 8 .. 15, each 8 outputs by 16 inputs: low nibbles = inputs 0 .. 7, high = 8 .. 15.
 // Quads and octets lie in memory only, made of small w8 and w4 matrices (KernelTable::max_small_inputs).
 // The value of a weight is row_scales[o] * weight, for all.
 #pragma once
@@ -31,6 +31,8 @@ inline constexpr int64_t kMaxPackedInputs = 131072;
 
 enum class PackedType : uint8_t { kW8, kW4, kQuads, kOctets };
 
+inline constexpr bool IsInterleaved(PackedType type) { return type >= PackedType::kQuads; }
+
 struct PackedMatrix {
   PackedType type = PackedType::kW8;
   int64_t outputs = 0, inputs = 0;      // O, I: without padding
@@ -44,8 +46,7 @@ struct PackedMatrix {
   bool is_4_bit() const { return type == PackedType::kW4 || type == PackedType::kOctets; }
   // Where a panel's codes begin: behind its table numbers.
   int64_t code_offset() const {
-    if (type == PackedType::kOctets) return steps() * kLineBytes;
-    return type == PackedType::kW4 ? (steps() + 1) / 2 * kLineBytes : 0;
+    return is_4_bit() ? (steps() + 1) / 2 * kLineBytes : 0;
   }
   int64_t panel_bytes() const {
     const int64_t lines = steps() * kPanelOutputs * (is_4_bit() ? 1 : 2);

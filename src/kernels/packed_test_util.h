@@ -75,7 +75,6 @@ class TestPackedMatrix {
     for (int64_t i = 0; i < dictionary_.size(); ++i) dictionary_[i] = weight();
     for (int64_t i = 0; i < panels_.size(); ++i)
       panels_[i] = matrix_.is_4_bit() ? static_cast<uint8_t>(random()) : weight();
-    if (type == PackedType::kOctets) DrawTableOffsets(random);
     matrix_.row_scales = row_scales_.data();
     matrix_.panels = panels_.data();
     matrix_.dictionary = matrix_.is_4_bit() ? dictionary_.data() : nullptr;
@@ -94,11 +93,9 @@ class TestPackedMatrix {
       return codes[((step * 2 + half) * kPanelOutputs + o) * kLineBytes + place] - 128;
     if (matrix_.type == PackedType::kQuads) return codes[(input / 4 * kPanelOutputs + o) * 4 + input % 4] - 128;
     if (matrix_.type == PackedType::kOctets) {
-      const int64_t group = o / 8 * 2 * matrix_.steps() + 2 * step + half;
-      uint16_t table = 0;
-      std::memcpy(&table, panel + (group * 8 + o % 8) * 2, 2);
-      const uint8_t pair = codes[(group * 4 + place / 16) * kLineBytes + o % 8 * 8 + place % 8];
-      return dictionary_[table + (place % 16 < 8 ? pair & 15 : pair >> 4)] - 128;
+      const int64_t group = 2 * step + half, line = (group * 2 + o / 8) * 4 + place / 16;
+      const uint8_t table = panel[group * kPanelOutputs + o], pair = codes[line * kLineBytes + o % 8 * 8 + place % 8];
+      return dictionary_[table * kTableEntries + (place % 16 < 8 ? pair & 15 : pair >> 4)] - 128;
     }
     const uint8_t line = codes[(step * kPanelOutputs + o) * kLineBytes + place];
     const uint8_t table = panel[(step * kPanelOutputs + o) * 2 + half];
@@ -106,15 +103,6 @@ class TestPackedMatrix {
   }
 
  private:
-  void DrawTableOffsets(std::mt19937& random) {
-    for (int64_t p = 0; p < matrix_.num_panels(); ++p) {
-      for (int64_t i = 0; i < matrix_.code_offset(); i += 2) {
-        const auto table = static_cast<uint16_t>(random() % kNumTables * kTableEntries);
-        std::memcpy(panels_.data() + p * matrix_.panel_bytes() + i, &table, 2);
-      }
-    }
-  }
-
   PackedMatrix matrix_;
   GuardedArray<float> row_scales_;
   GuardedArray<uint8_t> panels_, dictionary_;

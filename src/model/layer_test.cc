@@ -11,6 +11,7 @@
 #include "kv/kv_cache.h"
 #include "model/linear_packer.h"
 #include "model/model_config.h"
+#include "model/weight_arranger.h"
 
 namespace hydrant::model {
 namespace {
@@ -88,8 +89,11 @@ struct Outcome {
 Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue queue,
                 const std::vector<int32_t>& passes) {
   constexpr int32_t kRows = 17;
+  std::vector<LayerWeights> layers = weights.layers;
+  WeightArranger arranger(queue.table, queue.pool);
+  for (LayerWeights& layer : layers) arranger.Arrange(layer);
   const ModelConfig config = ConfigOf(shape);
-  LayerRunner runner(&queue, config, weights.layers);
+  LayerRunner runner(&queue, config, layers);
   kv::BlockPool pool({.num_layers = 2, .num_kv_heads = shape.kv_heads, .head_dim = shape.head_dim}, 1);
   const int32_t block = pool.Allocate();
   const std::vector<float> inv_freq = InverseFrequencies(config.rope, config.head_dim);
@@ -106,7 +110,7 @@ Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue 
     runner.Reserve(count);
     kernels::Region(queue, [&](kernels::Queue& own) {
       runner.Rotate(own, positions, inv_freq);
-      for (int64_t l = 0; l < 2; ++l) runner.Run(own, weights.layers[static_cast<size_t>(l)], batch, pool.layer(l), x);
+      for (int64_t l = 0; l < 2; ++l) runner.Run(own, layers[static_cast<size_t>(l)], batch, pool.layer(l), x);
     });
     first += count;
   }

@@ -6,11 +6,10 @@
 namespace hydrant::model {
 
 void WeightArranger::Arrange(Linear& linear) {
-  if (!linear.packed || linear.packed->matrix.type >= kernels::PackedType::kQuads) return;
-  if (linear.packed->matrix.inputs > table_->max_small_inputs) return;
-  std::shared_ptr<const quant::PackedWeight>& small = arranged_[linear.packed];
-  if (!small) small = quant::Rearranged(*linear.packed, *pool_);
-  linear.packed = small;
+  if (!linear.packed || table_->Reads(linear.packed->matrix.type)) return;
+  std::shared_ptr<const quant::PackedWeight>& arranged = arranged_[linear.packed];
+  if (!arranged) arranged = quant::Interleaved(*linear.packed, *pool_);
+  linear.packed = arranged;
 }
 
 void WeightArranger::Arrange(LayerWeights& layer) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings packed weights into the order that the machine's kernels read fastest, where that differs from the file's.
+// Brings packed weights into the order that the machine's kernels read, where that differs from the file's.
 #pragma once
 
 #include <map>
@@ -15,8 +15,8 @@ class WeightArranger {
  public:
   WeightArranger(const kernels::KernelTable* table, base::ThreadPool* pool) : table_(table), pool_(pool) {}
 
-  // Small packed matrices become quads or octets (kernels/packed.h), each shared one once; others stay as they are. The
-  // weights stay the same.
+  // What the kernels do not read as it lies becomes quads or octets (kernels/packed.h), each shared matrix once. The
+  // weights stay the same. A matrix that nothing else uses is freed, or its pages given back to the file it came from.
   void Arrange(Linear& linear);
   void Arrange(LayerWeights& layer);
   void Arrange(ModelWeights& weights);
@@ -24,7 +24,9 @@ class WeightArranger {
  private:
   const kernels::KernelTable* table_;
   base::ThreadPool* pool_;
-  std::map<std::shared_ptr<const quant::PackedWeight>, std::shared_ptr<const quant::PackedWeight>> arranged_;
+  // By what they were made of, which need not live any longer.
+  std::map<std::weak_ptr<const quant::PackedWeight>, std::shared_ptr<const quant::PackedWeight>, std::owner_less<>>
+      arranged_;
 };
 
 }  // namespace hydrant::model

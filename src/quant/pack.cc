@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/mapped_file.h"
 #include "hydrant/error.h"
 #include "quant/dictionary.h"
 #include "quant/encode_row.h"
@@ -116,17 +117,15 @@ struct OctetPlace {
 };
 
 OctetPlace PlaceInOctets(const PackedMatrix& m, int64_t o, int64_t i) {
-  const int64_t group = o / 8 * 2 * m.steps() + i / kGroupInputs, place = i % kGroupInputs;
-  return {.table = (group * 8 + o % 8) * 2,
-          .code = m.code_offset() + (group * 4 + place / 16) * kLineBytes + o % 8 * 8 + place % 8,
+  const int64_t group = i / kGroupInputs, place = i % kGroupInputs, line = (group * 2 + o / 8) * 4 + place / 16;
+  return {.table = group * kPanelOutputs + o,
+          .code = m.code_offset() + line * kLineBytes + o % 8 * 8 + place % 8,
           .shift = place % 16 < 8 ? 0 : 4};
 }
 
 int WeightOctets(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
   const OctetPlace place = PlaceInOctets(m, o, i);
-  uint16_t table = 0;
-  std::memcpy(&table, panel + place.table, sizeof(table));
-  return m.dictionary[table + ((panel[place.code] >> place.shift) & 15)] - 128;
+  return m.dictionary[panel[place.table] * kernels::kTableEntries + ((panel[place.code] >> place.shift) & 15)] - 128;
 }
 
 int WeightAt(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
@@ -140,22 +139,39 @@ int WeightAt(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) 
 }
 
 void QuadsOfPanel(const PackedMatrix& to, const uint8_t* source, uint8_t* target) {
-  for (int64_t i = 0; i < to.padded_inputs(); ++i) {
-    for (int64_t o = 0; o < kPanelOutputs; ++o) {
-      target[(i / 4 * kPanelOutputs + o) * 4 + i % 4] = static_cast<uint8_t>(WeightW8(source, o, i) + 128);
+  for (int64_t line = 0; line < to.padded_inputs() / kLineBytes; ++line) {
+    for (int64_t o = 0; o < kPanelOutputs; ++o, source += kLineBytes) {
+      for (int64_t quad = 0; quad < kLineBytes / 4; ++quad) {
+        std::memcpy(target + ((line * 16 + quad) * kPanelOutputs + o) * 4, source + quad * 4, 4);
+      }
     }
   }
 }
 
+// A line of w4 is one output's codes of two groups, the first in its lower nibbles: eight words of eight inputs. Two of
+// them are a word of an octet line.
+void OctetsOfLine(const uint8_t* line, uint8_t* first, uint8_t* second) {
+  constexpr uint64_t kLower = 0x0f0f0f0f0f0f0f0f;
+  for (int64_t i = 0; i < 4; ++i) {
+    uint64_t a = 0, b = 0;
+    std::memcpy(&a, line + 16 * i, sizeof(a));
+    std::memcpy(&b, line + 16 * i + 8, sizeof(b));
+    const uint64_t of_first = (a & kLower) | (b & kLower) << 4, of_second = (a >> 4 & kLower) | (b & ~kLower);
+    std::memcpy(first + i * kLineBytes, &of_first, sizeof(of_first));
+    std::memcpy(second + i * kLineBytes, &of_second, sizeof(of_second));
+  }
+}
+
 void OctetsOfPanel(const PackedMatrix& from, const uint8_t* source, const PackedMatrix& to, uint8_t* target) {
-  std::memset(target, 0, static_cast<size_t>(to.panel_bytes()));
-  for (int64_t o = 0; o < kPanelOutputs; ++o) {
-    for (int64_t i = 0; i < to.padded_inputs(); ++i) {
-      const W4Code w4 = CodeW4(from, source, o, i);
-      const OctetPlace place = PlaceInOctets(to, o, i);
-      const auto table = static_cast<uint16_t>(w4.table * kernels::kTableEntries);
-      std::memcpy(target + place.table, &table, sizeof(table));
-      target[place.code] = static_cast<uint8_t>(target[place.code] | w4.code << place.shift);
+  std::memset(target, 0, static_cast<size_t>(to.code_offset()));
+  for (int64_t step = 0; step < to.steps(); ++step) {
+    for (int64_t o = 0; o < kPanelOutputs; ++o) {
+      const int64_t line = step * kPanelOutputs + o;
+      const OctetPlace first = PlaceInOctets(to, o, step * kStepInputs);
+      const OctetPlace second = PlaceInOctets(to, o, step * kStepInputs + kGroupInputs);
+      target[first.table] = source[2 * line];
+      target[second.table] = source[2 * line + 1];
+      OctetsOfLine(source + from.code_offset() + line * kLineBytes, target + first.code, target + second.code);
     }
   }
 }
@@ -223,11 +239,11 @@ std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat
   return packed;
 }
 
-std::shared_ptr<const PackedWeight> Rearranged(const PackedWeight& weight, base::ThreadPool& pool) {
+std::shared_ptr<const PackedWeight> Interleaved(const PackedWeight& weight, base::ThreadPool& pool) {
   const PackedMatrix& from = weight.matrix;
   HYDRANT_CHECK(from.type == PackedType::kW8 || from.type == PackedType::kW4);
-  auto small = std::make_shared<PackedWeight>(weight);
-  PackedMatrix& to = small->matrix;
+  auto interleaved = std::make_shared<PackedWeight>(weight);
+  PackedMatrix& to = interleaved->matrix;
   to.type = from.type == PackedType::kW8 ? PackedType::kQuads : PackedType::kOctets;
   const auto panel_bytes = static_cast<size_t>(to.num_panels() * to.panel_bytes());
   const std::shared_ptr<uint8_t> memory = AllocateWeights(static_cast<size_t>(to.bytes()));
@@ -238,15 +254,16 @@ std::shared_ptr<const PackedWeight> Rearranged(const PackedWeight& weight, base:
       to.type == PackedType::kQuads ? QuadsOfPanel(to, source, target) : OctetsOfPanel(from, source, to, target);
     }
   });
+  base::MappedFile::Release({from.panels, static_cast<size_t>(from.num_panels() * from.panel_bytes())});
   std::memcpy(memory.get() + panel_bytes, from.row_scales, static_cast<size_t>(to.num_panels() * kPanelOutputs) * 4);
   to.panels = memory.get();
   to.row_scales = reinterpret_cast<const float*>(memory.get() + panel_bytes);
-  small->owner = memory;
+  interleaved->owner = memory;
   if (to.type == PackedType::kOctets && from.dictionary != DefaultDictionary()) {  // a mapped file's
     using Owners = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
-    small->owner = std::make_shared<Owners>(memory, weight.owner);
+    interleaved->owner = std::make_shared<Owners>(memory, weight.owner);
   }
-  return small;
+  return interleaved;
 }
 
 std::vector<float> Unpack(const PackedMatrix& matrix) {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Register tiles of quads (packed.h) with AVX-512 VNNI: the sums of a panel's 16 outputs by up to 8 code rows over all
+// steps. A vector of weights is 16 outputs x 4 inputs, and four inputs of a row are broadcast to all lanes, so nothing
+// is left to add up at the end. Included by matmul_packed_avx512.cc inside its unnamed namespace.
+
+// From memory, as FETCH of octet_tiles_avx512.h does.
+inline void FetchQuads(const uint8_t* line) {
+  const char* at = reinterpret_cast<const char*>(line);
+  _mm_prefetch(at + 2048, _MM_HINT_T0);
+  _mm_prefetch(at + 8192, _MM_HINT_T1);
+  _mm_prefetch(at + 16384, _MM_HINT_T1);
+  _mm_prefetch(at + 32768, _MM_HINT_T1);
+}
+
+// The products of a row are added to one of kChains sums in turn: a product takes 4 cycles and one begins every cycle,
+// so few rows need several. sums: [kRows][16].
+template <int kRows, bool kFetch>
+void SumQuads(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, int32_t* sums) {
+  constexpr int kLineQuads = static_cast<int>(kLineBytes / 4);
+  constexpr int kChains = kRows == 1 ? 4 : kRows <= 4 ? 2 : 1;
+  __m512i chains[kChains][kRows];
+#pragma GCC unroll 8
+  for (int c = 0; c < kChains; ++c) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) chains[c][r] = _mm512_setzero_si512();
+  }
+  for (int64_t line = 0; line < args.steps * (kStepInputs / kLineBytes); ++line) {
+#pragma GCC unroll 16
+    for (int q = 0; q < kLineQuads; ++q) {
+      const __m512i weights = _mm512_load_si512(panel + kLineBytes * q);
+      if (kFetch) FetchQuads(panel + kLineBytes * q);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        int32_t four;
+        __builtin_memcpy(&four, codes + kLineBytes * r + 4 * q, sizeof(four));
+        __m512i& sum = chains[q % kChains][r];
+        sum = _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(four));
+      }
+    }
+    panel += kLineQuads * kLineBytes;
+    codes += kLineBytes * kRows;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    __m512i sum = chains[0][r];
+#pragma GCC unroll 8
+    for (int c = 1; c < kChains; ++c) sum = _mm512_add_epi32(sum, chains[c][r]);
+    _mm512_store_si512(sums + r * kPanelOutputs, sum);
+  }
+}
