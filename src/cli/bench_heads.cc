@@ -18,7 +18,6 @@
 #include "eval/random_heads.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
-#include "model/weight_arranger.h"
 #include "tree/parse.h"
 
 namespace hydrant::cli {
@@ -139,10 +138,9 @@ class HeadsBench {
     const auto fill = [this](double share) { return Note(share, "making random weights"); };
     model::ModelWeights base;
     if (!eval::MakeRandomModel(eval::ShapeConfig(options_.shape), *quant::WeightFormatNamed(options_.engine.weights),
-                               *queue.pool, fill, &base)) {
+                               queue, fill, &base)) {
       return measured;
     }
-    model::WeightArranger(queue.table, queue.pool).Arrange(base);
     const quant::WeightFormat format = *quant::WeightFormatNamed(options_.engine.head_weights);
     for (const std::string& kind : options_.kinds) {
       const draft::HeadsInfo info = eval::HeadKindInfo(kind);

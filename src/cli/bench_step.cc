@@ -15,7 +15,6 @@
 #include "eval/step.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
-#include "model/weight_arranger.h"
 
 namespace hydrant::cli {
 namespace {
@@ -180,10 +179,9 @@ int BenchStep(const std::vector<std::string>& args) {
     return !Interrupted();
   };
   model::ModelWeights weights;
-  if (!eval::MakeRandomModel(eval::ShapeConfig(options.shape), options.step.format, *pool, fill, &weights)) {
+  if (!eval::MakeRandomModel(eval::ShapeConfig(options.shape), options.step.format, queue, fill, &weights)) {
     return kExitInterrupted;
   }
-  model::WeightArranger(queue.table, pool.get()).Arrange(weights);
   options.step.weights = &weights;
   options.step.kv_type = engine::KvTypeNamed(options.kv_type, weights);
   options.step.on_progress = [&progress](double share, const std::string& note) {

@@ -12,19 +12,18 @@
 #include "eval/random_weights.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
-#include "model/weight_arranger.h"
 
 namespace hydrant::eval {
 namespace {
 
 using quant::WeightFormat;
 
-model::ModelWeights SmallModel(WeightFormat format, base::ThreadPool& pool) {
+model::ModelWeights SmallModel(WeightFormat format, const kernels::Queue& queue) {
   model::ModelConfig config = ShapeConfig("tale");
   config.num_layers = 2;
   config.vocab_size = 300;
   model::ModelWeights weights;
-  EXPECT_TRUE(MakeRandomModel(config, format, pool, {}, &weights));
+  EXPECT_TRUE(MakeRandomModel(config, format, queue, {}, &weights));
   return weights;
 }
 
@@ -49,9 +48,8 @@ TEST(HeadsTest, EveryKindIsCheckedAndTimedOnEveryTarget) {
   base::ThreadPool pool(2, false);
   for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
     for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kW4A8}) {
-      model::ModelWeights base = SmallModel(format, pool);
-      model::WeightArranger(table, &pool).Arrange(base);
       kernels::Queue queue{&pool, table}, portable{&pool, &kernels::PortableKernels()};
+      const model::ModelWeights base = SmallModel(format, queue);
       for (const std::string_view name : HeadKindNames()) {
         if (table != kernels::AvailableKernels().back() && name != "hydra++") continue;
         const draft::HeadsInfo info = HeadKindInfo(name);
@@ -83,7 +81,7 @@ void WrongMatmul(const kernels::MatmulArgs& args, int64_t output_begin, int64_t 
 
 TEST(HeadsTest, AWrongAnswerIsTold) {
   base::ThreadPool pool(1, false);
-  const model::ModelWeights base = SmallModel(WeightFormat::kBF16, pool);
+  const model::ModelWeights base = SmallModel(WeightFormat::kBF16, {&pool, &kernels::PortableKernels()});
   kernels::KernelTable wrong = kernels::PortableKernels();
   wrong.matmul = WrongMatmul;
   kernels::Queue queue{&pool, &wrong}, portable{&pool, &kernels::PortableKernels()};

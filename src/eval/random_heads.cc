@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "draft/hydra.h"
 #include "draft/medusa.h"
-#include "model/weight_arranger.h"
 
 namespace hydrant::eval {
 namespace {
@@ -43,11 +42,7 @@ class HeadFiller {
   }
   // For the kernels of `queue`.
   bool Build(const kernels::Queue& queue, const FillProgress& on_progress) {
-    if (!random_.Build(*queue.pool, on_progress)) return false;
-    model::WeightArranger arranger(queue.table, queue.pool);
-    for (model::Linear* linear : linears_) arranger.Arrange(*linear);
-    for (model::LayerWeights* layer : layers_) arranger.Arrange(*layer);
-    return true;
+    return random_.Build(queue, on_progress);
   }
   const std::vector<int32_t>& token_map() const { return token_map_; }
   uint64_t bytes() const {

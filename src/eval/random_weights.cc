@@ -155,7 +155,8 @@ void RandomWeights::AddEmbedding(int64_t vocabulary, int64_t width, TensorView* 
   pieces_.push_back(piece);
 }
 
-void RandomWeights::Place(const Piece& piece, const std::shared_ptr<uint8_t>& memory) const {
+void RandomWeights::Place(const Piece& piece, const kernels::KernelTable& table,
+                          const std::shared_ptr<uint8_t>& memory) {
   uint8_t* data = memory.get() + piece.offset;
   if (!quant::IsPacked(piece.format)) {
     TensorView view;
@@ -170,7 +171,7 @@ void RandomWeights::Place(const Piece& piece, const std::shared_ptr<uint8_t>& me
   auto* scales = reinterpret_cast<float*>(memory.get() + piece.scales);
   // Codes are spread over -127 .. 127.
   std::fill_n(scales, piece.outputs, 1.0F / (64.0F * std::sqrt(static_cast<float>(piece.inputs))));
-  packed->matrix.type = piece.fill == Fill::kW4 ? kernels::PackedType::kW4 : kernels::PackedType::kW8;
+  packed->matrix.type = table.PackedTypeFor(piece.fill == Fill::kW4);
   packed->matrix.outputs = piece.outputs;
   packed->matrix.inputs = piece.inputs;
   packed->matrix.row_scales = scales;
@@ -181,7 +182,7 @@ void RandomWeights::Place(const Piece& piece, const std::shared_ptr<uint8_t>& me
   piece.linear->packed = std::move(packed);
 }
 
-bool RandomWeights::Build(base::ThreadPool& pool, const FillProgress& on_progress) {
+bool RandomWeights::Build(const kernels::Queue& queue, const FillProgress& on_progress) {
   const double available = AvailableMemory();
   if (static_cast<double>(bytes_) > 0.95 * available) {
     throw UserError("the weights take " + Gigabytes(static_cast<double>(bytes_)) + ", and " + Gigabytes(available) +
@@ -194,7 +195,7 @@ bool RandomWeights::Build(base::ThreadPool& pool, const FillProgress& on_progres
   for (const Piece& piece : pieces_) {
     const uint64_t exponent = ExponentFor(piece.inputs);
     const auto chunks = static_cast<int64_t>((piece.bytes + kChunk - 1) / kChunk);
-    pool.ParallelFor(chunks, 1, [&](int64_t begin, int64_t end) {
+    queue.pool->ParallelFor(chunks, 1, [&](int64_t begin, int64_t end) {
       const uint64_t from = static_cast<uint64_t>(begin) * kChunk;
       const uint64_t to = std::min(piece.bytes, static_cast<uint64_t>(end) * kChunk);
       for (uint64_t i = from; i < to; i += 8) {
@@ -208,14 +209,14 @@ bool RandomWeights::Build(base::ThreadPool& pool, const FillProgress& on_progres
         std::memcpy(memory.get() + piece.offset + i, &word, 8);  // pieces end on a whole alignment
       }
     });
-    Place(piece, memory);
+    Place(piece, *queue.table, memory);
     done += piece.bytes;
     if (on_progress && !on_progress(static_cast<double>(done) / static_cast<double>(bytes_))) return false;
   }
   return true;
 }
 
-bool MakeRandomModel(const model::ModelConfig& config, quant::WeightFormat format, base::ThreadPool& pool,
+bool MakeRandomModel(const model::ModelConfig& config, quant::WeightFormat format, const kernels::Queue& queue,
                      const FillProgress& on_progress, model::ModelWeights* weights) {
   weights->config = config;
   weights->file = "random";
@@ -226,7 +227,7 @@ bool MakeRandomModel(const model::ModelConfig& config, quant::WeightFormat forma
   for (model::LayerWeights& layer : weights->layers) random.AddLayer(config, format, &layer);
   random.Add(config.vocab_size, config.hidden_size, model::LmHeadFormat(format), &weights->lm_head);
   weights->bytes = random.bytes();
-  return random.Build(pool, on_progress);
+  return random.Build(queue, on_progress);
 }
 
 int64_t MacsPerRow(const model::LayerWeights& weights) {

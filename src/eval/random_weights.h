@@ -10,7 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+#include "kernels/queue.h"
 #include "model/weights.h"
 #include "quant/packed_weight.h"
 
@@ -36,8 +37,8 @@ class RandomWeights {
 
   uint64_t bytes() const { return bytes_; }
 
-  // Throws UserError when there is less memory. Returns false when stopped.
-  bool Build(base::ThreadPool& pool, const FillProgress& on_progress = {});
+  // In the order that the kernels of `queue` read. Throws UserError when there is less memory. Returns false when stopped.
+  bool Build(const kernels::Queue& queue, const FillProgress& on_progress = {});
 
  private:
   enum class Fill : uint8_t { kW8, kW4, kF32, kBF16 };
@@ -52,7 +53,7 @@ class RandomWeights {
   };
 
   uint64_t Take(uint64_t bytes);
-  void Place(const Piece& piece, const std::shared_ptr<uint8_t>& memory) const;
+  static void Place(const Piece& piece, const kernels::KernelTable& table, const std::shared_ptr<uint8_t>& memory);
 
   uint64_t seed_;
   uint64_t bytes_ = 0;
@@ -61,7 +62,7 @@ class RandomWeights {
 
 // A whole model, with the lm head in the format that the engine takes for it. Throws UserError when there is less
 // memory; false when stopped.
-bool MakeRandomModel(const model::ModelConfig& config, quant::WeightFormat format, base::ThreadPool& pool,
+bool MakeRandomModel(const model::ModelConfig& config, quant::WeightFormat format, const kernels::Queue& queue,
                      const FillProgress& on_progress, model::ModelWeights* weights);
 
 // What one row multiplies: outputs x inputs of every linear layer.

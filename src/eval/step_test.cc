@@ -10,7 +10,6 @@
 #include "eval/random_weights.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
-#include "model/weight_arranger.h"
 #include "quant/pack.h"
 
 namespace hydrant::eval {
@@ -28,9 +27,10 @@ model::ModelConfig SmallConfig() {
   return config;
 }
 
-model::ModelWeights SmallModel(WeightFormat format, base::ThreadPool& pool) {
+model::ModelWeights SmallModel(WeightFormat format, base::ThreadPool& pool,
+                               const kernels::KernelTable& table = kernels::PortableKernels()) {
   model::ModelWeights weights;
-  EXPECT_TRUE(MakeRandomModel(SmallConfig(), format, pool, {}, &weights));
+  EXPECT_TRUE(MakeRandomModel(SmallConfig(), format, {&pool, &table}, {}, &weights));
   return weights;
 }
 
@@ -38,7 +38,7 @@ TEST(RandomWeightsTest, ShapesAreTheModels) {
   base::ThreadPool pool(1, false);
   const model::ModelConfig config = ShapeConfig("tale");
   model::ModelWeights weights;
-  ASSERT_TRUE(MakeRandomModel(config, WeightFormat::kBF16, pool, {}, &weights));
+  ASSERT_TRUE(MakeRandomModel(config, WeightFormat::kBF16, {&pool, &kernels::PortableKernels()}, {}, &weights));
   EXPECT_EQ(MacsPerRow(weights), 16 * (4 * 256 * 256 + 3 * 256 * 704) + 4096 * 256);
   EXPECT_EQ(BytesRead(weights), 2 * MacsPerRow(weights));
   EXPECT_EQ(ShapeConfig("7b").num_layers, 32);
@@ -88,15 +88,14 @@ TEST(RandomWeightsTest, MoreThanMemoryIsRefused) {
   RandomWeights random(1);
   model::Linear linear;
   random.Add(int64_t{1} << 25, int64_t{1} << 25, WeightFormat::kF32, &linear);
-  EXPECT_THROW(random.Build(pool), UserError);
+  EXPECT_THROW(random.Build({&pool, &kernels::PortableKernels()}), UserError);
 }
 
 TEST(StepTest, EveryTargetIsCheckedAndTimed) {
   base::ThreadPool pool(2, false);
   for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
     for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kW4A8, WeightFormat::kW8A16}) {
-      model::ModelWeights weights = SmallModel(format, pool);
-      model::WeightArranger(table, &pool).Arrange(weights);
+      const model::ModelWeights weights = SmallModel(format, pool, *table);
       kernels::Queue queue{&pool, table};
       StepOptions options{.queue = &queue, .weights = &weights, .format = format, .rows = {1, 3, 8}, .context = 5};
       options.seconds = 0;

@@ -48,6 +48,11 @@ struct KernelTable {
   PeakEntries peak;  // for measuring only
 
   bool Reads(PackedType type) const { return IsInterleaved(type) ? reads_interleaved : reads_lines; }
+  // What it reads 8-bit or 4-bit weights as.
+  PackedType PackedTypeFor(bool is_4_bit) const {
+    if (reads_lines) return is_4_bit ? PackedType::kW4 : PackedType::kW8;
+    return is_4_bit ? PackedType::kOctets : PackedType::kQuads;
+  }
 };
 
 const KernelTable& PortableKernels();

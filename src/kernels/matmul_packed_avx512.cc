@@ -40,9 +40,11 @@ TileFunction FunctionFor(PackedType type, bool fetch, int64_t rows) {
   return fetch ? FunctionFor<false, true>(rows) : FunctionFor<false, false>(rows);
 }
 
-// Matrices of few inputs come from L2 or L3 in order, and hardware fetches them best (7 MB of quads on one core: 98 GB/s
-// with 1 and 2 rows; with prefetches of ours a tenth to a quarter less).
+// Matrices of few inputs come from L2 or L3 in order. Quads are fetched best by hardware then (15 MB on two cores, 1 row:
+// .31 of the multiply peak, with prefetches of ours .21; 4 rows .84, .66), octets are not (.18, .28; 8 rows .66, .76).
 constexpr int64_t kFewSteps = 6;
+
+bool Fetches(const PackedMatmulArgs& args) { return args.type == PackedType::kOctets || args.steps > kFewSteps; }
 
 // A panel's outputs are a line of each row, far apart: they come while its products are computed.
 inline void FetchOutputs(const PackedMatmulArgs& args, int64_t panel) {
@@ -57,12 +59,13 @@ inline void FetchOutputs(const PackedMatmulArgs& args, int64_t panel) {
 // The first block of rows fetches a panel from memory, the others find it in L2.
 void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
   alignas(64) int32_t sums[kMaxCodeRows * kPanelOutputs];
+  const bool fetches = Fetches(args);
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     const uint8_t* panel = args.panels + p * args.panel_bytes;
     FetchOutputs(args, p);
     for (int64_t b = 0; b < args.num_blocks; ++b) {
       const RowBlock& block = args.blocks[b];
-      const TileFunction function = FunctionFor(args.type, b == 0 && args.steps > kFewSteps, block.rows);
+      const TileFunction function = FunctionFor(args.type, b == 0 && fetches, block.rows);
       function(args, panel, block.codes, sums + block.first * kPanelOutputs);
     }
     FinishPanel<1>(args, p, sums);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Low-bit weights in memory: one packed layout that every target reads as it lies, so a mapped file needs no
-// conversion. docs/algorithms/low_bit_weights.md has the reasons.
+// Low-bit weights in memory: as lines, which files hold and most targets read as they lie, so that a mapped file needs
+// no conversion, or interleaved. docs/algorithms/low_bit_weights.md has the reasons.
 //
 // A matrix [O, I] is cut into panels of 16 outputs; O is padded to 16 and I to 128 with zeros. A *step* is 128 inputs
 // of a panel, a *line* 64 bytes of one output, so that one vector register holds inputs of one output only.
@@ -8,11 +8,11 @@
 //   w4 panel: tables [I / 128][16][2], one byte for each output and group of 64 inputs, zero-padded to whole lines;
 //             codes [I / 128][16][64]: low nibbles = inputs 0 .. 63 of the step, high nibbles = 64 .. 127.
 //             weight = dictionary[table][code] - 128; dictionary entries 1 .. 255.
-//   quads panel: codes [I / 4][16][4], a byte = weight + 128: 16 outputs' products with four inputs are one vector
-//             instruction and need no adding up at the end, which takes longer than the products where inputs are few.
-//   octets panel: tables [I / 64][16], zero-padded to whole lines; codes [I / 64][2][4][8][8]: a group's lines of
-//             outputs 0 .. 7, then of 8 .. 15, each 8 outputs by 16 inputs: low nibbles = inputs 0 .. 7, high = 8 .. 15.
-// Quads and octets lie in memory only, made of small w8 and w4 matrices (KernelTable::max_small_inputs).
+// Interleaved, in memory only, for targets whose table says so (KernelTable::reads_interleaved):
+//   quads panel, of w8: codes [I / 4][16][4], a byte = weight + 128: 16 outputs' products with four inputs are one
+//             vector instruction and need no adding up at the end.
+//   octets panel, of w4: tables [I / 64][16], zero-padded to whole lines; codes [I / 64][2][4][8][8]: a group's lines
+//             of outputs 0 .. 7, then of 8 .. 15, each 8 outputs by 16 inputs: low nibbles = inputs 0 .. 7, high = 8 .. 15.
 // The value of a weight is row_scales[o] * weight, for all.
 #pragma once
 
