@@ -12,16 +12,25 @@
 namespace hydrant::kernels {
 namespace {
 
+// What a block of rows fetches while it goes through a panel. If it is the only one, lines 8, 16 and 32 KB ahead from
+// memory to L2, because a prefetch that finds all miss buffers busy is dropped (7B, w4a8, 1 row: 16 KB alone 93 ms, all
+// three 87; 8 rows 133, 130), and 2 KB ahead to L1. Several blocks fetch a part of the next panel each, n lines per 8 of
+// their own, so that memory works all the time, and nothing to L1 (7B, w8a8, 16 rows: the whole stream by the first
+// block 333 to 342 ms, parts 283 to 329, parts with lines to L1 315 to 320; w4a8 all equal).
+//   0: nothing; kWholeStream; else n = 4, 2 or 1.
+constexpr int kWholeStream = 8;
+
 #include "kernels/octet_tiles_avx512.h"
 #include "kernels/packed_epilogue_avx512.h"
 #include "kernels/quad_tiles_avx512.h"
 
 constexpr int64_t kMaxBlockRows = 8;
 
-// sums: [rows of the block][16].
-using TileFunction = void (*)(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, int32_t* sums);
+// ahead: lines of the next panel. sums: [rows of the block][16].
+using TileFunction = void (*)(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes,
+                              const uint8_t* ahead, int32_t* sums);
 
-template <bool kOctets, bool kFetch>
+template <bool kOctets, int kFetch>
 TileFunction FunctionFor(int64_t rows) {
   switch (rows) {
     case 1: return kOctets ? SumOctets<1, kFetch> : SumQuads<1, kFetch>;
@@ -35,16 +44,50 @@ TileFunction FunctionFor(int64_t rows) {
   }
 }
 
-TileFunction FunctionFor(PackedType type, bool fetch, int64_t rows) {
-  if (type == PackedType::kOctets) return fetch ? FunctionFor<true, true>(rows) : FunctionFor<true, false>(rows);
-  return fetch ? FunctionFor<false, true>(rows) : FunctionFor<false, false>(rows);
+// Several blocks have 4 to 8 rows each.
+template <bool kOctets, int kFetch>
+TileFunction FunctionOfSeveral(int64_t rows) {
+  switch (rows) {
+    case 4: return kOctets ? SumOctets<4, kFetch> : SumQuads<4, kFetch>;
+    case 5: return kOctets ? SumOctets<5, kFetch> : SumQuads<5, kFetch>;
+    case 6: return kOctets ? SumOctets<6, kFetch> : SumQuads<6, kFetch>;
+    case 7: return kOctets ? SumOctets<7, kFetch> : SumQuads<7, kFetch>;
+    default: return kOctets ? SumOctets<8, kFetch> : SumQuads<8, kFetch>;
+  }
 }
+
+template <bool kOctets>
+TileFunction FunctionFor(int64_t fetch, int64_t rows) {
+  switch (fetch) {
+    case 0: return FunctionFor<kOctets, 0>(rows);
+    case 1: return FunctionOfSeveral<kOctets, 1>(rows);
+    case 2: return FunctionOfSeveral<kOctets, 2>(rows);
+    case 4: return FunctionOfSeveral<kOctets, 4>(rows);
+    default: return FunctionFor<kOctets, kWholeStream>(rows);
+  }
+}
+
+struct Pass {
+  TileFunction function;
+  int64_t ahead;  // where in the next panel
+};
 
 // Matrices of few inputs come from L2 or L3 in order. Quads are fetched best by hardware then (15 MB on two cores, 1 row:
 // .31 of the multiply peak, with prefetches of ours .21; 4 rows .84, .66), octets are not (.18, .28; 8 rows .66, .76).
 constexpr int64_t kFewSteps = 6;
 
-bool Fetches(const PackedMatmulArgs& args) { return args.type == PackedType::kOctets || args.steps > kFewSteps; }
+void PlanPasses(const PackedMatmulArgs& args, Pass* passes) {
+  const bool octets = args.type == PackedType::kOctets;
+  const int64_t blocks = args.num_blocks, line_bytes = (args.panel_bytes - args.code_offset) / 8;
+  int64_t left = octets || args.steps > kFewSteps ? 8 : 0, ahead = args.panel_bytes + args.code_offset;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t share = (left + blocks - b - 1) / (blocks - b), fetch = share == 3 ? 4 : share;
+    const int64_t rows = args.blocks[b].rows;
+    passes[b] = {octets ? FunctionFor<true>(fetch, rows) : FunctionFor<false>(fetch, rows), ahead};
+    left -= fetch;
+    ahead += line_bytes * fetch;
+  }
+}
 
 // A panel's outputs are a line of each row, far apart: they come while its products are computed.
 inline void FetchOutputs(const PackedMatmulArgs& args, int64_t panel) {
@@ -56,17 +99,16 @@ inline void FetchOutputs(const PackedMatmulArgs& args, int64_t panel) {
 
 }  // namespace
 
-// The first block of rows fetches a panel from memory, the others find it in L2.
 void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
   alignas(64) int32_t sums[kMaxCodeRows * kPanelOutputs];
-  const bool fetches = Fetches(args);
+  Pass passes[kMaxCodeRows];
+  PlanPasses(args, passes);
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     const uint8_t* panel = args.panels + p * args.panel_bytes;
     FetchOutputs(args, p);
     for (int64_t b = 0; b < args.num_blocks; ++b) {
       const RowBlock& block = args.blocks[b];
-      const TileFunction function = FunctionFor(args.type, b == 0 && fetches, block.rows);
-      function(args, panel, block.codes, sums + block.first * kPanelOutputs);
+      passes[b].function(args, panel, block.codes, panel + passes[b].ahead, sums + block.first * kPanelOutputs);
     }
     FinishPanel<1>(args, p, sums);
   }

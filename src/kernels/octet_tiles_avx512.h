@@ -83,14 +83,15 @@ constexpr OctetConstants kOctetConstants;
   ROW(g, i, 2, 26, 27, 28, 6, 14, 2, 10) ROW(g, i, 3, 26, 27, 29, 7, 15, 3, 11)   \
   ROWS_4_7(g, i, 26, 27) FETCH(g, i)
 
-// Line i of group g, 2 KB ahead to L1 and 8, 16 and 32 KB ahead from memory to L2, because a prefetch that finds all miss
-// buffers busy is dropped (7B, 1 row: 16 KB alone 93 ms, all three 87; 8 rows 133, 130).
+// What is fetched beside line i of group g: see kWholeStream in matmul_packed_avx512.cc.
 #define FETCH(g, i)                                                               \
-  ".if %c[fetch]\n\t"                                                             \
+  ".if %c[fetch] == 8\n\t"                                                        \
   "prefetcht0 2048+512*" #g "+64*" #i "(%[codes])\n\t"                            \
   "prefetcht1 8192+512*" #g "+64*" #i "(%[codes])\n\t"                            \
   "prefetcht1 16384+512*" #g "+64*" #i "(%[codes])\n\t"                           \
   "prefetcht1 32768+512*" #g "+64*" #i "(%[codes])\n\t"                           \
+  ".elseif %c[fetch] > " #i "\n\t"                                                \
+  "prefetcht1 64*(%c[fetch]*" #g "+" #i ")(%[ahead])\n\t"                         \
   ".endif\n\t"
 
 // A group with tables (a0, a1) and (a2, a3), which puts those of the next together in b0 .. b3.
@@ -128,10 +129,11 @@ constexpr OctetConstants kOctetConstants;
   "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28",         \
   "xmm29", "xmm30", "xmm31"
 
-// kFetch: whether lines are fetched ahead, and the next panel's tables. The last step looks the first line of its own up again in place of one behind the panel, and reads 16 table
+// kFetch: as kWholeStream says. The last step looks the first line of its own up again in place of one behind the panel, and reads 16 table
 // numbers too many: codes.
-template <int kRows, bool kFetch>
-void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* activations, int32_t* sums) {
+template <int kRows, int kFetch>
+void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* activations, const uint8_t* ahead,
+               int32_t* sums) {
   const uint8_t *tables = panel, *codes = panel + args.code_offset, *next = nullptr;
   int64_t steps = args.steps;
   asm volatile(
@@ -142,7 +144,7 @@ void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t*
       LOOK_UP(0, "(%[codes])", 24, 25, 16, 17, 18, 19)
       ".p2align 5\n"
       "1:\n\t"
-      ".if %c[fetch]\n\t"
+      ".if %c[fetch] > 0\n\t"
       "prefetcht1 (%[tables], %[panel_bytes])\n\t"
       ".endif\n\t"
       "lea 1024(%[codes]), %[next]\n\t"
@@ -153,16 +155,17 @@ void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t*
       "add $1024, %[codes]\n\t"
       "add $32, %[tables]\n\t"
       "add $(128*%c[rows]), %[act]\n\t"
+      "add $(128*%c[fetch]), %[ahead]\n\t"
       "dec %[steps]\n\t"
       "jnz 1b\n\t"
       "vmovdqa64 %c[at_even](%[constants]), %%zmm30\n\t"
       "vmovdqa64 %c[at_odd](%[constants]), %%zmm31\n\t"
       FINISH_ROW(0, 0, 8, 4, 12) FINISH_ROW(1, 1, 9, 5, 13) FINISH_ROW(2, 2, 10, 6, 14) FINISH_ROW(3, 3, 11, 7, 15)
       FINISH_ROW(4, 4, 12, 4, 12) FINISH_ROW(5, 5, 13, 5, 13) FINISH_ROW(6, 6, 14, 6, 14) FINISH_ROW(7, 7, 15, 7, 15)
-      : [codes] "+r"(codes), [tables] "+r"(tables), [act] "+r"(activations), [steps] "+r"(steps),
-        [next] "=&r"(next)
+      : [codes] "+r"(codes), [tables] "+r"(tables), [act] "+r"(activations), [ahead] "+r"(ahead),
+        [steps] "+r"(steps), [next] "=&r"(next)
       : [dictionary] "r"(args.dictionary), [constants] "r"(&kOctetConstants), [sums] "r"(sums),
-        [panel_bytes] "r"(args.panel_bytes), [rows] "i"(kRows), [fetch] "i"(static_cast<int>(kFetch)), [at_nibbles] "i"(offsetof(OctetConstants, nibbles)),
+        [panel_bytes] "r"(args.panel_bytes), [rows] "i"(kRows), [fetch] "i"(kFetch), [at_nibbles] "i"(offsetof(OctetConstants, nibbles)),
         [at_outputs] "i"(offsetof(OctetConstants, outputs)), [at_even] "i"(offsetof(OctetConstants, even)),
         [at_odd] "i"(offsetof(OctetConstants, odd))
       : "rax", "cc", "memory", CLOBBERED_VECTORS);

@@ -3,19 +3,25 @@
 // steps. A vector of weights is 16 outputs x 4 inputs, and four inputs of a row are broadcast to all lanes, so nothing
 // is left to add up at the end. Included by matmul_packed_avx512.cc inside its unnamed namespace.
 
-// From memory, as FETCH of octet_tiles_avx512.h does.
-inline void FetchQuads(const uint8_t* line) {
+// What is fetched beside line i of 16: see kWholeStream in matmul_packed_avx512.cc.
+template <int kFetch>
+inline void FetchQuads(const uint8_t* line, const uint8_t* ahead, int i) {
   const char* at = reinterpret_cast<const char*>(line);
-  _mm_prefetch(at + 2048, _MM_HINT_T0);
-  _mm_prefetch(at + 8192, _MM_HINT_T1);
-  _mm_prefetch(at + 16384, _MM_HINT_T1);
-  _mm_prefetch(at + 32768, _MM_HINT_T1);
+  if (kFetch == kWholeStream) {
+    _mm_prefetch(at + 2048, _MM_HINT_T0);
+    _mm_prefetch(at + 8192, _MM_HINT_T1);
+    _mm_prefetch(at + 16384, _MM_HINT_T1);
+    _mm_prefetch(at + 32768, _MM_HINT_T1);
+  } else if (i % 8 < kFetch) {
+    _mm_prefetch(reinterpret_cast<const char*>(ahead + (i / 8 * kFetch + i % 8) * kLineBytes), _MM_HINT_T1);
+  }
 }
 
 // The products of a row are added to one of kChains sums in turn: a product takes 4 cycles and one begins every cycle,
 // so few rows need several. sums: [kRows][16].
-template <int kRows, bool kFetch>
-void SumQuads(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, int32_t* sums) {
+template <int kRows, int kFetch>
+void SumQuads(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead,
+              int32_t* sums) {
   constexpr int kLineQuads = static_cast<int>(kLineBytes / 4);
   constexpr int kChains = kRows == 1 ? 4 : kRows <= 4 ? 2 : 1;
   __m512i chains[kChains][kRows];
@@ -28,7 +34,7 @@ void SumQuads(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* 
 #pragma GCC unroll 16
     for (int q = 0; q < kLineQuads; ++q) {
       const __m512i weights = _mm512_load_si512(panel + kLineBytes * q);
-      if (kFetch) FetchQuads(panel + kLineBytes * q);
+      FetchQuads<kFetch>(panel + kLineBytes * q, ahead, q);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         int32_t four;
@@ -39,6 +45,7 @@ void SumQuads(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* 
     }
     panel += kLineQuads * kLineBytes;
     codes += kLineBytes * kRows;
+    ahead += 2 * kFetch * kLineBytes;
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
