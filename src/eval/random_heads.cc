@@ -41,9 +41,7 @@ class HeadFiller {
     layers_.push_back(&layer);
   }
   // For the kernels of `queue`.
-  bool Build(const kernels::Queue& queue, const FillProgress& on_progress) {
-    return random_.Build(queue, on_progress);
-  }
+  bool Build(const kernels::Queue& queue, const FillProgress& on_progress) { return random_.Build(queue, on_progress); }
   const std::vector<int32_t>& token_map() const { return token_map_; }
   uint64_t bytes() const {
     uint64_t bytes = 0;

@@ -37,7 +37,8 @@ class RandomWeights {
 
   uint64_t bytes() const { return bytes_; }
 
-  // In the order that the kernels of `queue` read. Throws UserError when there is less memory. Returns false when stopped.
+  // In the order that the kernels of `queue` read. Throws UserError when there is less memory. Returns false when
+  // stopped.
   bool Build(const kernels::Queue& queue, const FillProgress& on_progress = {});
 
  private:

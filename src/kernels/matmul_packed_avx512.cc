@@ -14,8 +14,8 @@ namespace {
 
 // What a block of rows fetches while it goes through a panel. If it is the only one, lines 8, 16 and 32 KB ahead from
 // memory to L2, because a prefetch that finds all miss buffers busy is dropped (7B, w4a8, 1 row: 16 KB alone 93 ms, all
-// three 87; 8 rows 133, 130), and 2 KB ahead to L1. Several blocks fetch a part of the next panel each, n lines per 8 of
-// their own, so that memory works all the time, and nothing to L1 (7B, w8a8, 16 rows: the whole stream by the first
+// three 87; 8 rows 133, 130), and 2 KB ahead to L1. Several blocks fetch a part of the next panel each, n lines per 8
+// of their own, so that memory works all the time, and nothing to L1 (7B, w8a8, 16 rows: the whole stream by the first
 // block 333 to 342 ms, parts 283 to 329, parts with lines to L1 315 to 320; w4a8 all equal).
 //   0: nothing; kWholeStream; else n = 4, 2 or 1.
 constexpr int kWholeStream = 8;
@@ -72,8 +72,9 @@ struct Pass {
   int64_t ahead;  // where in the next panel
 };
 
-// Matrices of few inputs come from L2 or L3 in order. Quads are fetched best by hardware then (15 MB on two cores, 1 row:
-// .31 of the multiply peak, with prefetches of ours .21; 4 rows .84, .66), octets are not (.18, .28; 8 rows .66, .76).
+// Matrices of few inputs come from L2 or L3 in order. Quads are fetched best by hardware then (15 MB on two cores, 1
+// row: .31 of the multiply peak, with prefetches of ours .21; 4 rows .84, .66), octets are not (.18, .28; 8 rows .66,
+// .76).
 constexpr int64_t kFewSteps = 6;
 
 void PlanPasses(const PackedMatmulArgs& args, Pass* passes) {

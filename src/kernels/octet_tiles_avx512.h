@@ -97,13 +97,13 @@ constexpr OctetConstants kOctetConstants;
 // A group with tables (a0, a1) and (a2, a3), which puts those of the next together in b0 .. b3.
 #define GROUP(g, next_line, a0, a1, a2, a3, b0, b1, b2, b3)                       \
   LOOK_UP(1, "512*" #g "(%[codes])", 26, 27, a0, a1, a2, a3)                      \
-  PUT_TABLES(b0, 16*(1+g)) EVEN_ROWS(g, 0)                                        \
+  PUT_TABLES(b0, 16*(1+(g))) EVEN_ROWS(g, 0)                                        \
   LOOK_UP(0, "512*" #g "+64(%[codes])", 24, 25, a0, a1, a2, a3)                   \
-  PUT_TABLES(b1, 16*(1+g)+4) ODD_ROWS(g, 1)                                       \
+  PUT_TABLES(b1, 16*(1+(g))+4) ODD_ROWS(g, 1)                                       \
   LOOK_UP(1, "512*" #g "+64(%[codes])", 26, 27, a0, a1, a2, a3)                   \
-  PUT_TABLES(b2, 16*(1+g)+8) EVEN_ROWS(g, 2)                                      \
+  PUT_TABLES(b2, 16*(1+(g))+8) EVEN_ROWS(g, 2)                                      \
   LOOK_UP(0, "512*" #g "+128(%[codes])", 24, 25, a0, a1, a2, a3)                  \
-  PUT_TABLES(b3, 16*(1+g)+12) ODD_ROWS(g, 3)                                      \
+  PUT_TABLES(b3, 16*(1+(g))+12) ODD_ROWS(g, 3)                                      \
   LOOK_UP(1, "512*" #g "+128(%[codes])", 26, 27, a0, a1, a2, a3) EVEN_ROWS(g, 4)  \
   LOOK_UP(0, "512*" #g "+192(%[codes])", 24, 25, a0, a1, a2, a3) ODD_ROWS(g, 5)   \
   LOOK_UP(1, "512*" #g "+192(%[codes])", 26, 27, a0, a1, a2, a3) EVEN_ROWS(g, 6)  \

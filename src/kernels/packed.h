@@ -12,7 +12,8 @@
 //   quads panel, of w8: codes [I / 4][16][4], a byte = weight + 128: 16 outputs' products with four inputs are one
 //             vector instruction and need no adding up at the end.
 //   octets panel, of w4: tables [I / 64][16], zero-padded to whole lines; codes [I / 64][2][4][8][8]: a group's lines
-//             of outputs 0 .. 7, then of 8 .. 15, each 8 outputs by 16 inputs: low nibbles = inputs 0 .. 7, high = 8 .. 15.
+//             of outputs 0 .. 7, then of 8 .. 15, each 8 outputs by 16 inputs: low nibbles = inputs 0 .. 7, high = 8
+//             .. 15.
 // The value of a weight is row_scales[o] * weight, for all.
 #pragma once
 
@@ -45,9 +46,7 @@ struct PackedMatrix {
   int64_t padded_inputs() const { return steps() * kStepInputs; }
   bool is_4_bit() const { return type == PackedType::kW4 || type == PackedType::kOctets; }
   // Where a panel's codes begin: behind its table numbers.
-  int64_t code_offset() const {
-    return is_4_bit() ? (steps() + 1) / 2 * kLineBytes : 0;
-  }
+  int64_t code_offset() const { return is_4_bit() ? (steps() + 1) / 2 * kLineBytes : 0; }
   int64_t panel_bytes() const {
     const int64_t lines = steps() * kPanelOutputs * (is_4_bit() ? 1 : 2);
     return code_offset() + lines * kLineBytes;

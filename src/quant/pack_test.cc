@@ -127,7 +127,8 @@ TEST(PackTest, QuadsAndOctetsAreTheSameWeights) {
                 Is4Bit(packed->format) ? kernels::PackedType::kOctets : kernels::PackedType::kQuads);
       EXPECT_EQ(interleaved->format, packed->format);
       EXPECT_EQ(reinterpret_cast<uintptr_t>(interleaved->matrix.panels) % 64, 0U);
-      EXPECT_EQ(Unpack(interleaved->matrix), Unpack(packed->matrix)) << NameOf(format) << " " << outputs << " x " << inputs;
+      EXPECT_EQ(Unpack(interleaved->matrix), Unpack(packed->matrix))
+          << NameOf(format) << " " << outputs << " x " << inputs;
     }
   }
 }
