@@ -13,8 +13,8 @@ namespace hydrant::kernels {
 namespace {
 
 // What a block of rows fetches while it goes through a panel. If it is the only one, lines 8, 16 and 32 KB ahead from
-// memory to L2, because a prefetch that finds all miss buffers busy is dropped (7B, w4a8, 1 row: 16 KB alone 93 ms, all
-// three 87; 8 rows 133, 130), and 2 KB ahead to L1. Several blocks fetch a part of the next panel each, n lines per 8
+// memory to L2, because one prefetch alone is now and then late or lost (7B, w4a8, 1 row: 16 KB alone 93 ms, all three
+// 87; 8 rows 133, 130), and 2 KB ahead to L1. Several blocks fetch a part of the next panel each, n lines per 8
 // of their own, so that memory works all the time, and nothing to L1 (7B, w8a8, 16 rows: the whole stream by the first
 // block 333 to 342 ms, parts 283 to 329, parts with lines to L1 315 to 320; w4a8 all equal).
 //   0: nothing; kWholeStream; else n = 4, 2 or 1.
@@ -30,39 +30,27 @@ constexpr int64_t kMaxBlockRows = 8;
 using TileFunction = void (*)(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes,
                               const uint8_t* ahead, int32_t* sums);
 
-template <bool kOctets, int kFetch>
-TileFunction FunctionFor(int64_t rows) {
-  switch (rows) {
-    case 1: return kOctets ? SumOctets<1, kFetch> : SumQuads<1, kFetch>;
-    case 2: return kOctets ? SumOctets<2, kFetch> : SumQuads<2, kFetch>;
-    case 3: return kOctets ? SumOctets<3, kFetch> : SumQuads<3, kFetch>;
-    case 4: return kOctets ? SumOctets<4, kFetch> : SumQuads<4, kFetch>;
-    case 5: return kOctets ? SumOctets<5, kFetch> : SumQuads<5, kFetch>;
-    case 6: return kOctets ? SumOctets<6, kFetch> : SumQuads<6, kFetch>;
-    case 7: return kOctets ? SumOctets<7, kFetch> : SumQuads<7, kFetch>;
-    default: return kOctets ? SumOctets<8, kFetch> : SumQuads<8, kFetch>;
-  }
+template <bool kOctets, int kRows, int kFetch>
+constexpr TileFunction TileOf() {
+  return kOctets ? SumOctets<kRows, kFetch> : SumQuads<kRows, kFetch>;
 }
 
-// Several blocks have 4 to 8 rows each.
 template <bool kOctets, int kFetch>
-TileFunction FunctionOfSeveral(int64_t rows) {
-  switch (rows) {
-    case 4: return kOctets ? SumOctets<4, kFetch> : SumQuads<4, kFetch>;
-    case 5: return kOctets ? SumOctets<5, kFetch> : SumQuads<5, kFetch>;
-    case 6: return kOctets ? SumOctets<6, kFetch> : SumQuads<6, kFetch>;
-    case 7: return kOctets ? SumOctets<7, kFetch> : SumQuads<7, kFetch>;
-    default: return kOctets ? SumOctets<8, kFetch> : SumQuads<8, kFetch>;
-  }
+TileFunction FunctionFor(int64_t rows) {
+  constexpr TileFunction kTiles[kMaxBlockRows] = {TileOf<kOctets, 1, kFetch>(), TileOf<kOctets, 2, kFetch>(),
+                                                  TileOf<kOctets, 3, kFetch>(), TileOf<kOctets, 4, kFetch>(),
+                                                  TileOf<kOctets, 5, kFetch>(), TileOf<kOctets, 6, kFetch>(),
+                                                  TileOf<kOctets, 7, kFetch>(), TileOf<kOctets, 8, kFetch>()};
+  return kTiles[rows - 1];
 }
 
 template <bool kOctets>
 TileFunction FunctionFor(int64_t fetch, int64_t rows) {
   switch (fetch) {
     case 0: return FunctionFor<kOctets, 0>(rows);
-    case 1: return FunctionOfSeveral<kOctets, 1>(rows);
-    case 2: return FunctionOfSeveral<kOctets, 2>(rows);
-    case 4: return FunctionOfSeveral<kOctets, 4>(rows);
+    case 1: return FunctionFor<kOctets, 1>(rows);
+    case 2: return FunctionFor<kOctets, 2>(rows);
+    case 4: return FunctionFor<kOctets, 4>(rows);
     default: return FunctionFor<kOctets, kWholeStream>(rows);
   }
 }
