@@ -45,14 +45,10 @@ class TileAttention {
   }
 
  private:
-  // What a row attends to of a block.
-  struct Range {
-    int32_t begin, end;
-    bool whole() const { return begin == 0 && end == kBlockPositions; }
-  };
-  static Range InBlock(int32_t block, int32_t first, int32_t end) {
-    const int32_t at = kBlockPositions * block, left = end - at;
-    return {first > at ? first - at : 0, left < kBlockPositions ? left : kBlockPositions};
+  // What a row attends to of a block in place.
+  static Range InPlace(int32_t block, const AttentionRow& row) {
+    const int32_t end = Within(row.in_place_end, block);
+    return {Within(row.first, block), end, end};
   }
 
   // Lines of first operands and sums. Fewer take less time, and what lies behind them is neither read nor written.
@@ -179,8 +175,8 @@ class TileAttention {
   // To weights, running sums and the scale of earlier outputs.
   void WeighColumn(int64_t column, const float* scores, Range range) {
     alignas(64) float factors[16];
-    if (!Weigh<FloatType::kBF16>(args_.scale, scores, 1, range.begin, range.end, max_ + column, sums_ + 16 * column,
-                                 factors, weights_ + 16 * column)) {
+    if (!Weigh<FloatType::kBF16>(args_.scale, scores, 1, &range, max_ + column, sums_ + 16 * column, factors,
+                                 weights_ + 16 * column)) {
       return;
     }
     float* out = out_ + column * width_;
@@ -214,10 +210,12 @@ class TileAttention {
       uint8_t* to = gathered_ + i / 2 * 4 * width_;
       if (even < 0 && odd < 0) {
         __builtin_memset(to, 0, bytes);
-      } else if (even % 2 == 0 && odd == even + 1) {
-        __builtin_memcpy(to, ValuesOf(args_, even / kBlockPositions) + even % kBlockPositions / 2 * 4 * width_, bytes);
       } else {
-        MergePairs(args_, even, odd, to);
+        const Place place = PlaceOfPair(args_, even, odd);
+        if (place.second == nullptr) __builtin_memcpy(to, place.first, bytes);
+        for (int64_t d = 0; place.second != nullptr && d < width_; d += 16) {
+          MergePairs(place, 4 * d, reinterpret_cast<uint32_t*>(to + 4 * d));
+        }
       }
     }
   }
@@ -244,10 +242,10 @@ class TileAttention {
     }
     bool whole = true;
     for (int64_t r = 0; r < args_.num_rows; ++r) {
-      const Range range = InBlock(block, args_.rows[r].first, args_.rows[r].in_place_end);
+      const Range range = InPlace(block, args_.rows[r]);
       whole = whole && range.whole();
       for (int64_t c = r * args_.group; c < (r + 1) * args_.group; ++c) {
-        if (range.begin < range.end) {
+        if (!range.empty()) {
           WeighColumn(c, scores_ + c * kBlockPositions, range);
         } else {
           __builtin_memset(weights_ + 16 * c, 0, kLine);
@@ -264,8 +262,8 @@ class TileAttention {
   // Of a block with NaN or infinity, maybe where some row does not look.
   void AddValuesByRows(int32_t block) {
     for (int64_t r = 0; r < args_.num_rows; ++r) {
-      const Range range = InBlock(block, args_.rows[r].first, args_.rows[r].in_place_end);
-      if (range.begin >= range.end) continue;
+      const Range range = InPlace(block, args_.rows[r]);
+      if (range.empty()) continue;
       Gather(range, [&](int32_t i) { return kBlockPositions * block + i; });
       AddGathered(r * args_.group, (r + 1) * args_.group);
     }
@@ -293,7 +291,7 @@ class TileAttention {
   void AddTail(const AttentionRow& row, int64_t tile_column, int64_t column, int64_t column_end) {
     const int32_t from = row.first > row.in_place_end ? row.first : row.in_place_end;
     for (int32_t block = from / kBlockPositions; kBlockPositions * block <= row.last; ++block) {
-      const Range range = InBlock(block, row.first, row.last + 1);
+      const Range range = RangeIn(block, row);
       const int32_t* lanes = row.lanes + (kBlockPositions * block - row.in_place_end);
       const int32_t* slots = row.slots + (kBlockPositions * block - row.in_place_end);
       for (int64_t c = column; c < column_end; ++c) {

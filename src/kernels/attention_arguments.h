@@ -41,6 +41,7 @@ struct AttentionRow {
   // Positions below are in the slots of the same number. When some positions are not, a multiple of 32, and for those
   // from here to `last`:
   int32_t in_place_end = 0;
+  int32_t prefix_end = 0;  // positions below are in the slots of the same number; in_place_end, not rounded
   const int32_t* slots = nullptr;
   const int32_t* lanes = nullptr;  // where the score is: 32 * index in tail_blocks + slot % 32
 };

@@ -46,6 +46,7 @@ void Plan::AddRow(const RowKv& row, int32_t window, Run& run) {
   // Nodes that lie where they would be committed are in place: all rows of plain decoding.
   int32_t in_place = std::min(row.identity_length, row.position + 1);
   while (in_place <= row.position && row.path[in_place - row.identity_length] == in_place) ++in_place;
+  made.prefix_end = in_place;
   made.in_place_end = in_place > row.position ? in_place : in_place / kBlockPositions * kBlockPositions;
   offsets.push_back(static_cast<int64_t>(slots.size()));
   for (int32_t p = made.in_place_end; p <= row.position; ++p) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <string>
@@ -190,6 +191,47 @@ TEST(AttentionTest, EveryRowOfATreeHasTheBitsOfPlainDecoding) {
         }
       });
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// A node's keys and values may be anything, even infinite: rows that do not attend to it do not multiply them, not even
+// by 0. Chains in place, whose rows share a block's values up to where each ends, and trees.
+TEST(AttentionTest, ARowDoesNotMultiplyValuesThatItDoesNotSee) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const Shape shape{dtype, 4, 2, 24};
+    for (const int32_t committed : {4, 29, 31, 32, 35}) {
+      for (const bool chain : {true, false}) {
+        const TestCache finite(shape, committed + 8, 11);
+        TestCache infinite(shape, committed + 8, 11);
+        std::vector<std::vector<int32_t>> paths;
+        std::vector<RowKv> rows, other_rows;
+        for (int32_t n = 0; n < 8; ++n) {
+          paths.push_back(n == 0 ? std::vector<int32_t>{} : chain ? paths.back() : paths[static_cast<size_t>(n / 2)]);
+          paths.back().push_back(committed + n);
+        }
+        for (const auto& path : paths) {
+          const auto position = committed + static_cast<int32_t>(path.size()) - 1;
+          rows.push_back({finite.blocks.data(), path.data(), position, committed, path.back()});
+          other_rows.push_back(rows.back());
+          other_rows.back().blocks = infinite.blocks.data();
+        }
+        // The last node, which nobody but itself sees.
+        Matrix bad(1, infinite.k.cols());
+        std::ranges::fill(bad.row_span(0), std::numeric_limits<float>::infinity());
+        base::ThreadPool one(1, false);
+        Queue portable{&one, &PortableKernels()};
+        StoreKv(portable, bad, bad, {&other_rows[7], 1}, infinite.kv);
+        const Matrix q = RandomMatrix(8, shape.num_heads * shape.head_dim, 12);
+        ForEveryQueue([&](Queue& queue, const std::string& name) {
+          Matrix expected(8, q.cols()), found(8, q.cols());
+          Attention(queue, q, rows, finite.kv, OptionsFor(shape, 0), expected);
+          Attention(queue, q, other_rows, infinite.kv, OptionsFor(shape, 0), found);
+          ExpectSameBits(ConstRows(found.row(0), 7, q.cols(), found.stride()),
+                         ConstRows(expected.row(0), 7, q.cols(), expected.stride()),
+                         shape.Name() + (chain ? " chain after " : " tree after ") + std::to_string(committed) + name);
+        });
+      }
     }
   }
 }

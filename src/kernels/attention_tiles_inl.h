@@ -60,22 +60,64 @@ inline void ScoreBlocks(int64_t columns, const uint32_t* q, int64_t head_dim, in
   }
 }
 
-// Values of steps begin .. end - 1 (positions, or pairs of them): at base + step * stride, or where places says.
+// Steps of which each column has some and finds them in places of its own.
+struct OwnSteps {
+  struct Column {
+    int32_t begin, end;
+    const Place* places;  // [step]
+  };
+  int32_t begin, end;  // of any column
+  Column columns[kTileColumns];
+};
+
+// Values of steps begin .. end - 1 (positions, or pairs of them) at base + step * stride, for all columns; before and
+// after them the columns' own ones, if any.
 struct ValueRows {
   const uint8_t* base;
   const uint8_t* ahead;  // prefetched along, as base
   int64_t stride;
-  const uint8_t* const* places;  // or null
   int32_t begin, end;
+  const OwnSteps* own;  // or null
 };
 
 template <FloatType kType>
 inline ValueRows InBlock(const uint8_t* base, int64_t width) {
-  return {base, base, width * Steps<kType>::kLaneBytes, nullptr, 0, 32 / Steps<kType>::kPositions};
+  return {base, base, width * Steps<kType>::kLaneBytes, 0, 32 / Steps<kType>::kPositions, nullptr};
+}
+
+// sums[c][16 * kChunks] += the columns' own steps begin .. end - 1.
+template <FloatType kType, int64_t kColumns, int64_t kChunks>
+inline void AddOwn(const OwnSteps& own, int32_t begin, int32_t end, int64_t d, const uint32_t* weights, Lanes* sums) {
+  using Step = Steps<kType>;
+  for (int32_t s = begin; s < end; ++s) {
+    typename Step::Wide wide[kChunks] = {};
+    const Place* loaded = nullptr;
+#pragma GCC unroll 8
+    for (int64_t c = 0; c < kColumns; ++c) {
+      const OwnSteps::Column& column = own.columns[c];
+      if (s < column.begin || s >= column.end) continue;
+      if (loaded != column.places) {
+        loaded = column.places;
+        const Place& place = loaded[s];
+#pragma GCC unroll 8
+        for (int64_t k = 0; k < kChunks; ++k) {
+          const int64_t offset = (d + 16 * k) * Step::kLaneBytes;
+          alignas(64) uint32_t merged[16];
+          if (kType == FloatType::kBF16 && place.second != nullptr) MergePairs(place, offset, merged);
+          const bool as_it_lies = kType != FloatType::kBF16 || place.second == nullptr;
+          wide[k] = Step::Load(as_it_lies ? place.first + offset : reinterpret_cast<const uint8_t*>(merged));
+        }
+      }
+#pragma GCC unroll 8
+      for (int64_t k = 0; k < kChunks; ++k) {
+        sums[c * kChunks + k] = Step::MulAdd(wide[k], Step::Broadcast(weights + c * 32 + s), sums[c * kChunks + k]);
+      }
+    }
+  }
 }
 
 // out[c][d .. d + 16 * kChunks - 1] = out * factors[c] + one chain over the steps, in order.
-template <FloatType kType, int64_t kColumns, int64_t kChunks, bool kGathered>
+template <FloatType kType, int64_t kColumns, int64_t kChunks, bool kOwn>
 inline void ValueTile(const ValueRows& rows, int64_t d, int64_t width, const uint32_t* weights, const float* factors,
                       float* out) {
   using Step = Steps<kType>;
@@ -83,20 +125,22 @@ inline void ValueTile(const ValueRows& rows, int64_t d, int64_t width, const uin
   Lanes sums[kColumns * kChunks];
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kColumns * kChunks; ++i) sums[i] = Set(0.0F);
+  if constexpr (kOwn) AddOwn<kType, kColumns, kChunks>(*rows.own, rows.own->begin, rows.begin, d, weights, sums);
   for (int64_t s = rows.begin; s < rows.end; ++s) {
-    const uint8_t* from = (kGathered ? rows.places[s] : rows.base + s * rows.stride) + d * Step::kLaneBytes;
+    const uint8_t* from = rows.base + s * rows.stride + d * Step::kLaneBytes;
     const uint8_t* ahead = rows.ahead + s * rows.stride + d * Step::kLaneBytes;
     typename Step::Wide wide[kChunks];
 #pragma GCC unroll 8
     for (int64_t k = 0; k < kChunks; ++k) {
       wide[k] = Step::Load(from + k * kLaneBytes);
-      if (!kGathered) __builtin_prefetch(ahead + k * kLaneBytes, 0, 2);
+      __builtin_prefetch(ahead + k * kLaneBytes, 0, 2);
     }
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kColumns * kChunks; ++i) {
       sums[i] = Step::MulAdd(wide[i % kChunks], Step::Broadcast(weights + i / kChunks * 32 + s), sums[i]);
     }
   }
+  if constexpr (kOwn) AddOwn<kType, kColumns, kChunks>(*rows.own, rows.end, rows.own->end, d, weights, sums);
   // Multiplying by 1 would change nothing but the time.
   bool grown = false;
   for (int64_t c = 0; c < kColumns; ++c) grown = grown || factors[c] != 1.0F;
@@ -120,7 +164,7 @@ inline int64_t ValueTiles(const ValueRows& rows, int64_t d, int64_t width, const
                           const float* factors, float* out) {
   if constexpr (kChunks <= ChunksAtOnce(kColumns)) {
     for (; d + 16 * kChunks <= width; d += 16 * kChunks) {
-      if (rows.places != nullptr) {
+      if (rows.own != nullptr) {
         ValueTile<kType, kColumns, kChunks, true>(rows, d, width, weights, factors, out);
       } else {
         ValueTile<kType, kColumns, kChunks, false>(rows, d, width, weights, factors, out);

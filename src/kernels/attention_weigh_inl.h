@@ -21,17 +21,33 @@ inline Lanes ExpWeight(Lanes x) {
   return SelectLess(x, Set(-87.3F), Set(0.0F), Mul(p, PowerOfTwo(shifted)));
 }
 
-// The scaled scores of one column and block; -infinity outside of positions begin .. end - 1.
+// What a row attends to of a block: its positions begin .. end - 1, those below `in_place` in the slots of their
+// number.
+struct Range {
+  int32_t begin, end, in_place;
+
+  bool empty() const { return begin >= end; }
+  bool whole() const { return begin == 0 && end == kBlockPositions; }
+};
+inline int32_t Within(int32_t position, int32_t block) {
+  const int32_t left = position - kBlockPositions * block;
+  return left < 0 ? 0 : left < kBlockPositions ? left : kBlockPositions;
+}
+inline Range RangeIn(int32_t block, const AttentionRow& row) {
+  return {Within(row.first, block), Within(row.last + 1, block), Within(row.prefix_end, block)};
+}
+
+// The scaled scores of one column and block; -infinity outside of its range (null: the whole block).
 struct Scaled {
   Lanes low, high;
 };
-inline Scaled ScaleScores(float scale, const float* scores, int32_t begin, int32_t end) {
+inline Scaled ScaleScores(float scale, const float* scores, const Range* range) {
   const Lanes scales = Set(scale);
   Lanes low = Mul(Load(scores), scales), high = Mul(Load(scores + 16), scales);
-  if (end - begin < 32) {
+  if (range != nullptr && !range->whole()) {
     alignas(64) constexpr float kIndex[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const Lanes never = Set(-__builtin_inff()), index = Load(kIndex);
-    const auto from = static_cast<float>(begin), to = static_cast<float>(end);
+    const auto from = static_cast<float>(range->begin), to = static_cast<float>(range->end);
     low = SelectLess(index, Set(from), never, SelectLess(index, Set(to), low, never));
     high = SelectLess(index, Set(from - 16.0F), never, SelectLess(index, Set(to - 16.0F), high, never));
   }
@@ -48,20 +64,23 @@ inline float Raise(const Scaled& scores, float& top) {
 }
 
 // Scores of `columns` columns ([..][32], at most 16) and one block to weights ([..][32], or 16 pairs), running maxima
-// and 16 running sums each. `factors` [16]: what to multiply earlier outputs by, exactly 1 unless the maximum grew: one
-// exp for all columns. Returns whether one did.
+// and 16 running sums each. `ranges` [columns], none of them empty; null: the whole block. `factors` [16]: what to
+// multiply earlier outputs by, exactly 1 unless the maximum grew: one exp for all columns. Returns whether one did.
 template <FloatType kType>
-inline bool Weigh(float scale, const float* scores, int64_t columns, int32_t begin, int32_t end, float* tops,
-                  float* sums, float* factors, uint32_t* weights) {
+inline bool Weigh(float scale, const float* scores, int64_t columns, const Range* ranges, float* tops, float* sums,
+                  float* factors, uint32_t* weights) {
+  const auto scaled_of = [&](int64_t c) {
+    return ScaleScores(scale, scores + 32 * c, ranges == nullptr ? nullptr : ranges + c);
+  };
   alignas(64) float rises[16] = {};
   bool grown = false;
   for (int64_t c = 0; c < columns; ++c) {
-    rises[c] = Raise(ScaleScores(scale, scores + 32 * c, begin, end), tops[c]);
+    rises[c] = Raise(scaled_of(c), tops[c]);
     grown |= rises[c] != 0.0F;
   }
   Store(factors, grown ? Exp(Load(rises)) : Set(1.0F));
   for (int64_t c = 0; c < columns; ++c) {
-    const Scaled scaled = ScaleScores(scale, scores + 32 * c, begin, end);
+    const Scaled scaled = scaled_of(c);
     const Lanes top = Set(tops[c]), before = Mul(Load(sums + 16 * c), Set(factors[c]));
     Store(sums + 16 * c, StoreWeights<kType>(weights + 32 * c, ExpWeight(Sub(scaled.low, top)),
                                              ExpWeight(Sub(scaled.high, top)), before));
@@ -76,19 +95,34 @@ inline const uint8_t* ValuesOf(const AttentionArgs& args, int32_t block) {
   return args.kv.values + args.blocks[block] * args.kv.block_bytes;
 }
 
-// bf16: the value row of slot `even` as first members, of slot `odd` as second members; zeros for -1, one of them.
-inline void MergePairs(const AttentionArgs& args, int32_t even, int32_t odd, uint8_t* to) {
-  const int64_t width = ValueWidth(args.kv.head_dim);
-  const auto row_of = [&](int32_t slot) { return ValuesOf(args, slot / 32) + slot % 32 / 2 * 4 * width; };
-  const uint8_t* a = row_of(even < 0 ? odd : even);
-  const uint8_t* b = row_of(odd < 0 ? even : odd);
-  const int a_shift = even % 2 != 0 ? 16 : 0, b_shift = odd % 2 != 0 ? 0 : 16;
-  const uint32_t a_mask = even < 0 ? 0 : 0xffffU, b_mask = odd < 0 ? 0 : 0xffff0000U;
-  for (int64_t i = 0; i < width; ++i) {
-    uint32_t first, second;
-    __builtin_memcpy(&first, a + 4 * i, 4);
-    __builtin_memcpy(&second, b + 4 * i, 4);
-    const uint32_t pair = ((first >> a_shift) & a_mask) | ((second << b_shift) & b_mask);
-    __builtin_memcpy(to + 4 * i, &pair, 4);
+// Where one step of a chain over values finds them: at `first`, or in bf16, when the two positions of a step are no
+// pair in memory or one of them (slot -1) is out of range, half of what is there and half of what is at `second`.
+struct Place {
+  const uint8_t* first;
+  const uint8_t* second;  // or null
+  uint32_t first_shift, first_mask, second_shift, second_mask;
+};
+inline Place PlaceOfPair(const AttentionArgs& args, int32_t even, int32_t odd) {
+  const int64_t bytes = 4 * ValueWidth(args.kv.head_dim);
+  const auto row_of = [&](int32_t slot) { return ValuesOf(args, slot / 32) + slot % 32 / 2 * bytes; };
+  if (even >= 0 && even % 2 == 0 && odd == even + 1) return {row_of(even), nullptr, 0, 0, 0, 0};
+  Place place;
+  place.first = row_of(even < 0 ? odd : even);
+  place.first_shift = even % 2 != 0 ? 16U : 0U;
+  place.first_mask = even < 0 ? 0U : 0xffffU;
+  place.second = row_of(odd < 0 ? even : odd);
+  place.second_shift = odd % 2 != 0 ? 0U : 16U;
+  place.second_mask = odd < 0 ? 0U : 0xffff0000U;
+  return place;
+}
+
+// Sixteen pairs of a place with a second half.
+inline void MergePairs(const Place& place, int64_t offset, uint32_t* to) {
+  uint32_t first[16], second[16];
+  __builtin_memcpy(first, place.first + offset, 64);
+  __builtin_memcpy(second, place.second + offset, 64);
+  for (int i = 0; i < 16; ++i) {
+    to[i] =
+        ((first[i] >> place.first_shift) & place.first_mask) | ((second[i] << place.second_shift) & place.second_mask);
   }
 }
