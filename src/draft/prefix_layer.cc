@@ -41,10 +41,10 @@ void PrefixLayer::Run(PrefixCache& cache, kernels::ConstRows hidden, std::vector
                      .slot = position});
     std::copy_n(hidden.row(r), hidden.cols, x_.row(r));
   }
-  layer_.Reserve(count);
+  layer_.Reserve(rows_);
   kernels::Region(*queue_, [&](kernels::Queue& queue) {
     layer_.Rotate(queue, positions_, inv_freq_);
-    layer_.Run(queue, weights_, rows_, cache.pool.layer(0), x_);
+    layer_.Run(queue, weights_, cache.pool.layer(0), x_);
   });
   cache.table.Append(count);
   normed_.Resize(1, hidden.cols);

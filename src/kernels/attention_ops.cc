@@ -16,79 +16,6 @@ FloatType TypeOf(DType dtype) {
   return dtype == DType::kF32 ? FloatType::kF32 : dtype == DType::kBF16 ? FloatType::kBF16 : FloatType::kF16;
 }
 
-// Rows of one sequence that stand together.
-struct Run {
-  const int32_t* blocks = nullptr;
-  int64_t begin = 0, end = 0;
-  int64_t tail_begin = 0, tail_end = 0;  // in Plan::tail_blocks
-  int64_t slices = 0;                    // items per kv head
-  int64_t first_item = 0;
-};
-
-// What every layer's and head's attention over the same rows needs to know. Made anew by every call: it costs less than
-// a microsecond for a tree.
-struct Plan {
-  std::vector<Run> runs;
-  std::vector<AttentionRow> rows;
-  std::vector<int32_t> tail_blocks, slots, lanes;
-  std::vector<int64_t> offsets;  // of a row in slots and lanes
-  int64_t longest = 0;           // positions of a row
-
-  void Make(std::span<const RowKv> all, int32_t window);
-  void AddRow(const RowKv& row, int32_t window, Run& run);
-};
-
-void Plan::AddRow(const RowKv& row, int32_t window, Run& run) {
-  AttentionRow& made = rows.emplace_back();
-  made.first = window > 0 ? std::max(0, row.position - window + 1) : 0;
-  made.last = row.position;
-  longest = std::max<int64_t>(longest, row.position + 1);
-  // Nodes that lie where they would be committed are in place: all rows of plain decoding.
-  int32_t in_place = std::min(row.identity_length, row.position + 1);
-  while (in_place <= row.position && row.path[in_place - row.identity_length] == in_place) ++in_place;
-  made.prefix_end = in_place;
-  made.in_place_end = in_place > row.position ? in_place : in_place / kBlockPositions * kBlockPositions;
-  offsets.push_back(static_cast<int64_t>(slots.size()));
-  for (int32_t p = made.in_place_end; p <= row.position; ++p) {
-    const int32_t slot = p < in_place ? p : row.path[p - row.identity_length];
-    const int32_t block = slot / kBlockPositions;
-    const auto first = tail_blocks.begin() + run.tail_begin;
-    const auto found = std::find(first, tail_blocks.end(), block);
-    slots.push_back(slot);
-    lanes.push_back(static_cast<int32_t>(found - first) * kBlockPositions + slot % kBlockPositions);
-    if (found == tail_blocks.end()) tail_blocks.push_back(block);
-  }
-  run.tail_end = static_cast<int64_t>(tail_blocks.size());
-}
-
-void Plan::Make(std::span<const RowKv> all, int32_t window) {
-  runs.clear();
-  rows.clear();
-  tail_blocks.clear();
-  slots.clear();
-  lanes.clear();
-  offsets.clear();
-  longest = 0;
-  for (size_t r = 0; r < all.size(); ++r) {
-    if (r == 0 || all[r].blocks != all[r - 1].blocks) {
-      const auto tail = static_cast<int64_t>(tail_blocks.size());
-      runs.push_back({.blocks = all[r].blocks,
-                      .begin = static_cast<int64_t>(r),
-                      .tail_begin = tail,
-                      .tail_end = tail,
-                      .slices = 0,
-                      .first_item = 0});
-    }
-    AddRow(all[r], window, runs.back());
-    runs.back().end = static_cast<int64_t>(r) + 1;
-  }
-  for (size_t r = 0; r < rows.size(); ++r) {
-    if (rows[r].in_place_end > rows[r].last) continue;
-    rows[r].slots = slots.data() + offsets[r];
-    rows[r].lanes = lanes.data() + offsets[r];
-  }
-}
-
 // On a 64-byte line; used inside one item only.
 float* Scratch(int64_t floats) {
   static thread_local Matrix scratch;
@@ -96,62 +23,28 @@ float* Scratch(int64_t floats) {
   return scratch.data();
 }
 
-// How a call is cut into items: (run, kv head, rows of the run, part of the head's group).
-struct Cut {
-  int64_t rows = 1;              // of a run, per item
-  int64_t heads = 1, parts = 1;  // of a group, per item; items per group
-};
-
-Cut CutFor(const Plan& plan, int64_t group, int64_t num_kv_heads, int num_threads) {
-  Cut cut;
-  cut.parts = (group + kAttentionColumns - 1) / kAttentionColumns;
-  cut.heads = (group + cut.parts - 1) / cut.parts;
-  cut.rows = std::max<int64_t>(1, kAttentionColumns / cut.heads);
-  // Few heads for many threads: smaller items, though keys and values are then read more than once.
-  const auto items = [&] {
-    int64_t count = 0;
-    for (const Run& run : plan.runs) count += (run.end - run.begin + cut.rows - 1) / cut.rows;
-    return count * cut.parts * num_kv_heads;
-  };
-  while (cut.rows * cut.heads > 8 && cut.rows > 1 && items() < num_threads) cut.rows = (cut.rows + 1) / 2;
-  return cut;
-}
-
 struct Call {
   ConstRows q;
   KvLayer kv;
-  int64_t group = 0;
-  float scale = 0;
   Rows out;
-  const Plan* plan = nullptr;
-  Cut cut;
+  const AttentionPlan& plan;
 };
 
-// Items of one kv head stand together, so that a thread finds its keys and values in its cache.
-int64_t NumberItems(Plan& plan, const Cut& cut, int64_t num_kv_heads) {
-  int64_t items = 0;
-  for (Run& run : plan.runs) {
-    run.slices = (run.end - run.begin + cut.rows - 1) / cut.rows * cut.parts;
-    run.first_item = items;
-    items += run.slices * num_kv_heads;
-  }
-  return items;
-}
-
-void RunItem(const KernelTable& table, const Call& call, const Run& run, int64_t item) {
+void RunItem(const KernelTable& table, const Call& call, const AttentionRun& run, int64_t item) {
+  const AttentionPlan& plan = call.plan;
   const int64_t slice = (item - run.first_item) % run.slices, kv_head = (item - run.first_item) / run.slices;
-  const int64_t row = run.begin + slice / call.cut.parts * call.cut.rows;
-  const int64_t first_head = slice % call.cut.parts * call.cut.heads;
-  const int64_t head = kv_head * call.group + first_head;
+  const int64_t row = run.begin + slice / plan.parts * plan.rows_per_item;
+  const int64_t first_head = slice % plan.parts * plan.heads_per_item;
+  const int64_t head = kv_head * plan.group() + first_head;
   AttentionArgs args;
   args.kv = call.kv.head(kv_head);
-  args.group = std::min(call.cut.heads, call.group - first_head);
-  args.num_rows = std::min(call.cut.rows, run.end - row);
-  args.rows = call.plan->rows.data() + row;
+  args.group = std::min(plan.heads_per_item, plan.group() - first_head);
+  args.num_rows = std::min(plan.rows_per_item, run.end - row);
+  args.rows = plan.attention_rows.data() + row;
   args.blocks = run.blocks;
-  args.tail_blocks = call.plan->tail_blocks.data() + run.tail_begin;
+  args.tail_blocks = plan.tail_blocks.data() + run.tail_begin;
   args.num_tail_blocks = static_cast<int32_t>(run.tail_end - run.tail_begin);
-  args.scale = call.scale;
+  args.scale = plan.options.scale;
   args.q = call.q.row(row) + head * call.kv.head_dim;
   args.q_stride = call.q.stride;
   args.out = call.out.row(row) + head * call.kv.head_dim;
@@ -159,6 +52,33 @@ void RunItem(const KernelTable& table, const Call& call, const Run& run, int64_t
   args.next_head_bytes = kv_head + 1 < call.kv.num_kv_heads ? call.kv.num_blocks * call.kv.block_bytes() : 0;
   args.scratch = Scratch(AttentionScratch(call.kv.head_dim, args.group * args.num_rows, args.num_tail_blocks));
   table.attention(args);
+}
+
+int64_t OperationsPerItem(const AttentionPlan& plan, const KvLayer& kv) {
+  const auto rows = static_cast<int64_t>(plan.rows.size());
+  return plan.longest * kv.head_dim * std::min<int64_t>(kAttentionColumns, rows * plan.group()) / 8;
+}
+
+// `norm` [Dh] or empty.
+void RotateHead(const KernelTable& table, float* head, const HeadRotation& rotation, std::span<const float> norm,
+                int64_t r) {
+  const int64_t half = rotation.cos.cols;
+  HYDRANT_CHECK(norm.empty() || static_cast<int64_t>(norm.size()) == 2 * half);
+  if (!norm.empty()) table.rms_norm(head, norm.data(), rotation.norms.eps, 2 * half, head);
+  table.rope(head, rotation.cos.row(r), rotation.sin.row(r), half);
+}
+
+void StoreHead(const KernelTable& table, ConstRows k, ConstRows v, std::span<const RowKv> rows, const KvLayer& kv,
+               int64_t kv_head) {
+  StoreKvArgs args;
+  args.kv = kv.head(kv_head);
+  args.rows = rows.data();
+  args.num_rows = k.rows;
+  args.k = k.data + kv_head * kv.head_dim;
+  args.k_stride = k.stride;
+  args.v = v.data + kv_head * kv.head_dim;
+  args.v_stride = v.stride;
+  table.store_kv(args);
 }
 
 }  // namespace
@@ -187,23 +107,29 @@ uint8_t* KvLayer::value(const int32_t* blocks, int64_t kv_head, int64_t slot, in
   return values + (place * width + d) * static_cast<int64_t>(SizeOf(dtype));
 }
 
+void RotateHeads(Queue& queue, Rows q, Rows k, int64_t head_dim, const HeadRotation& rotation) {
+  const ConstRows &cos = rotation.cos, &sin = rotation.sin;
+  HYDRANT_CHECK(head_dim > 0 && head_dim % 2 == 0 && q.cols % head_dim == 0 && k.cols % head_dim == 0);
+  HYDRANT_CHECK(cos.rows == q.rows && sin.rows == q.rows && k.rows == q.rows && cos.cols == head_dim / 2);
+  ForItems(queue, q.rows, 4 * (q.cols + k.cols), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      for (int64_t c = 0; c < q.cols; c += head_dim) {
+        RotateHead(*queue.table, q.row(r) + c, rotation, rotation.norms.q, r);
+      }
+      for (int64_t c = 0; c < k.cols; c += head_dim) {
+        RotateHead(*queue.table, k.row(r) + c, rotation, rotation.norms.k, r);
+      }
+    }
+  });
+}
+
 // By heads and not by rows: neighbouring slots share cache lines.
 void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows, const KvLayer& kv) {
   HYDRANT_CHECK(k.cols == kv.num_kv_heads * kv.head_dim && v.cols == k.cols && k.rows == v.rows);
   HYDRANT_CHECK(k.rows == static_cast<int64_t>(rows.size()));
   HYDRANT_CHECK(kv.dtype != DType::kBF16 || kv.head_dim % 2 == 0);
   ForItems(queue, kv.num_kv_heads, 2 * k.rows * kv.head_dim, [&](int64_t begin, int64_t end) {
-    for (int64_t h = begin; h < end; ++h) {
-      StoreKvArgs args;
-      args.kv = kv.head(h);
-      args.rows = rows.data();
-      args.num_rows = k.rows;
-      args.k = k.data + h * kv.head_dim;
-      args.k_stride = k.stride;
-      args.v = v.data + h * kv.head_dim;
-      args.v_stride = v.stride;
-      queue.table->store_kv(args);
-    }
+    for (int64_t h = begin; h < end; ++h) StoreHead(*queue.table, k, v, rows, kv, h);
   });
 }
 
@@ -242,31 +168,54 @@ void CopySlots(const KvLayer& kv, const int32_t* blocks, std::span<const int32_t
   }
 }
 
-void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvLayer& kv,
-               const AttentionOptions& options, Rows out) {
-  const int64_t group = options.num_heads / kv.num_kv_heads;
-  HYDRANT_CHECK(options.num_heads == group * kv.num_kv_heads && q.cols == options.num_heads * kv.head_dim);
-  HYDRANT_CHECK(q.rows == out.rows && q.cols == out.cols && q.rows == static_cast<int64_t>(rows.size()));
+void Attention(Queue& queue, ConstRows q, const AttentionPlan& plan, const KvLayer& kv, Rows out) {
+  HYDRANT_CHECK(kv.num_kv_heads == plan.num_kv_heads && q.cols == plan.options.num_heads * kv.head_dim);
+  HYDRANT_CHECK(q.rows == out.rows && q.cols == out.cols && q.rows == static_cast<int64_t>(plan.rows.size()));
   HYDRANT_CHECK(kv.dtype != DType::kBF16 || kv.head_dim % 2 == 0);
-  static thread_local Plan plan_of_thread;
-  Plan& plan = plan_of_thread;  // the calling thread's, for the workers too
-  plan.Make(rows, options.window);
-  Call call{.q = q,
-            .kv = kv,
-            .group = group,
-            .scale = options.scale,
-            .out = out,
-            .plan = &plan,
-            .cut = CutFor(plan, group, kv.num_kv_heads, queue.pool->num_threads())};
-  const int64_t items = NumberItems(plan, call.cut, kv.num_kv_heads);
-  const int64_t columns = std::min<int64_t>(kAttentionColumns, q.rows * group);
-  ForItemsShared(queue, items, plan.longest * kv.head_dim * columns / 8, [&](int64_t begin, int64_t end) {
+  const Call call{.q = q, .kv = kv, .out = out, .plan = plan};
+  ForItemsShared(queue, plan.num_items, OperationsPerItem(plan, kv), [&](int64_t begin, int64_t end) {
     size_t run = 0;
     for (int64_t item = begin; item < end; ++item) {
       while (run + 1 < plan.runs.size() && plan.runs[run + 1].first_item <= item) ++run;
       RunItem(*queue.table, call, plan.runs[run], item);
     }
   });
+}
+
+void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvLayer& kv,
+               const AttentionOptions& options, Rows out) {
+  static thread_local AttentionPlan plan;
+  plan.Make(rows, options, kv.num_kv_heads, queue.pool->num_threads());
+  const AttentionPlan& made = plan;  // this thread's, for the workers too
+  Attention(queue, q, made, kv, out);
+}
+
+void RotateStoreAttend(Queue& queue, Rows q, Rows k, ConstRows v, const HeadRotation& rotation,
+                       const AttentionPlan& plan, const KvLayer& kv, Rows out) {
+  const int64_t threads = queue.pool->num_threads(), rows = q.rows;
+  if (kv.num_kv_heads < threads && rows > 1) {
+    RotateHeads(queue, q, k, kv.head_dim, rotation);
+    StoreKv(queue, k, v, plan.rows, kv);
+    return Attention(queue, q, plan, kv, out);
+  }
+  HYDRANT_CHECK(q.cols == plan.options.num_heads * kv.head_dim && k.cols == kv.num_kv_heads * kv.head_dim);
+  HYDRANT_CHECK(v.cols == k.cols && k.rows == rows && v.rows == rows && rows == static_cast<int64_t>(plan.rows.size()));
+  const int64_t group = plan.group(), operations = rows * kv.head_dim * (4 * group + 6);
+  ForOwnItems(queue, kv.num_kv_heads, operations, [&](int64_t begin, int64_t end) {
+    for (int64_t h = begin; h < end; ++h) {
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t g = 0; g < group; ++g) {
+          RotateHead(*queue.table, q.row(r) + (h * group + g) * kv.head_dim, rotation, rotation.norms.q, r);
+        }
+        RotateHead(*queue.table, k.row(r) + h * kv.head_dim, rotation, rotation.norms.k, r);
+      }
+      StoreHead(*queue.table, k, v, plan.rows, kv, h);
+    }
+  });
+  // A thread that attends with the heads that it has stored waits for nobody.
+  const bool same_heads = plan.items_are_heads() && !SharesItems(queue, plan.num_items, OperationsPerItem(plan, kv));
+  if (!same_heads) Sync(queue);
+  Attention(queue, q, plan, kv, out);
 }
 
 }  // namespace hydrant::kernels

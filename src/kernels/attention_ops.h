@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kernels/attention_arguments.h"
+#include "kernels/attention_plan.h"
 #include "kernels/queue.h"
 #include "kernels/rows.h"
 #include "tensor/dtype.h"
@@ -31,23 +32,37 @@ struct KvLayer {
   uint8_t* value(const int32_t* blocks, int64_t kv_head, int64_t slot, int64_t d) const;
 };
 
+// QK-norm of Qwen3, over each head; empty: none.
+struct HeadNorms {
+  std::span<const float> q, k;  // [Dh]
+  float eps = 0;
+};
+// What turns the heads of a pass's rows: norms, then cos and sin [R, Dh / 2].
+struct HeadRotation {
+  HeadNorms norms;
+  ConstRows cos, sin;
+};
+// Norms and then rotates each head of q [R, H * Dh] and k [R, Hk * Dh] in place, Hugging Face's half split:
+// (a, b) -> (a cos - b sin, b cos + a sin), a = first half.
+void RotateHeads(Queue& queue, Rows q, Rows k, int64_t head_dim, const HeadRotation& rotation);
 // Writes each row's key and value (keys already rotated) to its slot. k, v [R, Hk * Dh].
 void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows, const KvLayer& kv);
 
 // Copies the keys and values of slots from[i] to slots to[i], in order; to[i] <= from[i], both ascending.
 void CopySlots(const KvLayer& kv, const int32_t* blocks, std::span<const int32_t> from, std::span<const int32_t> to);
 
-struct AttentionOptions {
-  int64_t num_heads = 0;  // H, a multiple of the layer's Hk
-  float scale = 0;        // 1 / sqrt(Dh)
-  int32_t window = 0;     // 0 = none; W = keys p - W + 1 .. p
-};
-
 // q [R, H * Dh] -> out [R, H * Dh]. Per row and head: blocks of 32 positions at fixed absolute places, ascending,
 // merged with a running (max, sum, output). With bf16 keys and values, queries and weights are rounded to bf16 too.
 // docs/algorithms/order_of_additions.md has the order. Rows with the same blocks should stand together: they share
 // reads.
+void Attention(Queue& queue, ConstRows q, const AttentionPlan& plan, const KvLayer& kv, Rows out);
+// With a plan of its own.
 void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvLayer& kv,
                const AttentionOptions& options, Rows out);
+
+// RotateHeads, StoreKv and Attention in one op. Inside a region a thread goes through all three with its own heads
+// where it can, and waits for the others once in place of three times.
+void RotateStoreAttend(Queue& queue, Rows q, Rows k, ConstRows v, const HeadRotation& rotation,
+                       const AttentionPlan& plan, const KvLayer& kv, Rows out);
 
 }  // namespace hydrant::kernels

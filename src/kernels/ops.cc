@@ -42,23 +42,6 @@ void RopeTable(Queue& queue, std::span<const int32_t> positions, std::span<const
   });
 }
 
-void RotateHeads(Queue& queue, Rows q, Rows k, int64_t head_dim, const HeadNorms& norms, ConstRows cos, ConstRows sin) {
-  HYDRANT_CHECK(head_dim > 0 && head_dim % 2 == 0 && q.cols % head_dim == 0 && k.cols % head_dim == 0);
-  HYDRANT_CHECK(cos.rows == q.rows && sin.rows == q.rows && k.rows == q.rows && cos.cols == head_dim / 2);
-  const auto one_row = [&](Rows x, std::span<const float> norm, int64_t r) {
-    HYDRANT_CHECK(norm.empty() || static_cast<int64_t>(norm.size()) == head_dim);
-    for (int64_t c = 0; c < x.cols; c += head_dim) {
-      float* head = x.row(r) + c;
-      if (!norm.empty()) queue.table->rms_norm(head, norm.data(), norms.eps, head_dim, head);
-      queue.table->rope(head, cos.row(r), sin.row(r), head_dim / 2);
-    }
-  };
-  ForRows(queue, q.rows, 4 * (q.cols + k.cols), [&](int64_t r) {
-    one_row(q, norms.q, r);
-    one_row(k, norms.k, r);
-  });
-}
-
 void SiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out) {
   HYDRANT_CHECK(gate.rows == up.rows && gate.cols == up.cols && gate.rows == out.rows && gate.cols == out.cols);
   ForRows(queue, gate.rows, 16 * gate.cols,

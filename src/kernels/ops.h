@@ -22,14 +22,6 @@ namespace hydrant::kernels {
 void RmsNorm(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows out);
 // cos and sin of positions[r] * inv_freq[i], both [R, Dh / 2]; angle product in f32, own sin and cos.
 void RopeTable(Queue& queue, std::span<const int32_t> positions, std::span<const float> inv_freq, Rows cos, Rows sin);
-// QK-norm of Qwen3, over each head; empty: none.
-struct HeadNorms {
-  std::span<const float> q, k;  // [Dh]
-  float eps = 0;
-};
-// Norms and then rotates each head of q [R, H * Dh] and k [R, Hk * Dh] in place, Hugging Face's half split:
-// (a, b) -> (a cos - b sin, b cos + a sin), a = first half.
-void RotateHeads(Queue& queue, Rows q, Rows k, int64_t head_dim, const HeadNorms& norms, ConstRows cos, ConstRows sin);
 
 // out = silu(gate) * up, silu(v) = v / (1 + exp(-v)). May be in place on gate.
 void SiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out);

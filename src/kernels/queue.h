@@ -31,10 +31,10 @@ inline void Sync(Queue& queue) {
   if (queue.in_region()) queue.pool->Barrier();
 }
 
-// Calls fn(begin, end) for ranges that cover [0, count), shared out over the threads; ends in Sync. Inside a region
-// each thread gets at most one range, the same for the same count.
+// Calls fn(begin, end) for ranges that cover [0, count), shared out over the threads. Inside a region each thread gets
+// at most one range, the same for the same count, and goes on without waiting for the others.
 template <typename Fn>
-void ForItems(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& fn) {
+void ForOwnItems(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& fn) {
   if (!queue.in_region()) {
     const int64_t grain = kOperationsWorthAThread / std::max<int64_t>(1, operations_per_item);
     queue.pool->ParallelFor(count, std::max<int64_t>(1, grain), fn);
@@ -43,6 +43,12 @@ void ForItems(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& fn)
   const int64_t threads = queue.pool->num_threads();
   const int64_t begin = count * queue.thread_idx / threads, end = count * (queue.thread_idx + 1) / threads;
   if (begin < end) fn(begin, end);
+}
+
+// The same; ends in Sync.
+template <typename Fn>
+void ForItems(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& fn) {
+  ForOwnItems(queue, count, operations_per_item, fn);
   Sync(queue);
 }
 
@@ -50,15 +56,19 @@ void ForItems(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& fn)
 // threads.
 inline constexpr int64_t kOperationsWorthSharing = 128 * kOperationsWorthAThread;
 
+inline bool SharesItems(const Queue& queue, int64_t count, int64_t operations_per_item) {
+  return queue.in_region() && count >= kOperationsWorthSharing / std::max<int64_t>(1, operations_per_item) &&
+         count <= base::ThreadPool::kMostShared;
+}
+
 // ForItems for long work: inside a region too the ranges go to whoever is free, and a thread may get several.
 template <typename Fn>
 void ForItemsShared(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& fn) {
-  const int64_t operations = std::max<int64_t>(1, operations_per_item);
-  if (!queue.in_region() || count < kOperationsWorthSharing / operations || count > base::ThreadPool::kMostShared) {
+  if (!SharesItems(queue, count, operations_per_item)) {
     ForItems(queue, count, operations_per_item, fn);
     return;
   }
-  const int64_t least = std::max<int64_t>(1, kOperationsWorthAThread / operations);
+  const int64_t least = std::max<int64_t>(1, kOperationsWorthAThread / std::max<int64_t>(1, operations_per_item));
   queue.pool->Share(queue.thread_idx, count, least, fn);
   Sync(queue);
 }

@@ -74,7 +74,7 @@ TEST(RowOpsTest, RotateHeadsNormsEachHeadFirst) {
       Matrix x = RandomMatrix(3, 2 * head_dim, 5);
       const Matrix before = RandomMatrix(3, 2 * head_dim, 5);
       const Rows q(x.data(), 3, head_dim, x.stride()), k(x.data() + head_dim, 3, head_dim, x.stride());
-      RotateHeads(queue, q, k, head_dim, {weight, key_weight, 1e-6F}, ones, zeros);
+      RotateHeads(queue, q, k, head_dim, {{weight, key_weight, 1e-6F}, ones, zeros});
       for (int64_t h = 0; h < 2; ++h) {
         Matrix expected(3, head_dim);
         RmsNorm(queue, ConstRows(before.data() + h * head_dim, 3, head_dim, before.stride()),
@@ -123,7 +123,7 @@ TEST(RowOpsTest, RotateHeadsRotatesHalves) {
     ForEveryQueue([&](Queue& queue, const std::string& name) {
       Matrix x = RandomMatrix(5, 3 * head_dim, 8);
       const Rows q(x.data(), 5, 2 * head_dim, x.stride()), k(x.data() + 2 * head_dim, 5, head_dim, x.stride());
-      RotateHeads(queue, q, k, head_dim, {}, cos, sin);
+      RotateHeads(queue, q, k, head_dim, {{}, cos, sin});
       for (int64_t r = 0; r < 5; ++r) {
         for (int64_t h = 0; h < 3; ++h) {
           for (int64_t i = 0; i < half; ++i) {

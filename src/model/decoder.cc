@@ -38,7 +38,7 @@ void Decoder::Reserve(const RowBatch& batch, ForwardOutput& output) {
   const ModelConfig& config = weights_->config;
   const int64_t rows = batch.num_rows();
   const auto wanted = static_cast<int64_t>(batch.logit_rows().size());
-  layer_.Reserve(rows);
+  layer_.Reserve(batch.kv());
   x_.Resize(rows, config.hidden_size);
   output.hidden.Resize(rows, config.hidden_size);
   if (capture_layer_ >= 0) output.captured.Resize(rows, config.hidden_size);
@@ -52,7 +52,7 @@ void Decoder::Run(kernels::Queue& queue, const RowBatch& batch, const kv::BlockP
   layer_.Rotate(queue, batch.positions(), inv_freq_);
   if (capture_layer_ == 0) CopyRows(queue, x_, {}, output.captured);
   for (int64_t l = 0; l < weights_->config.num_layers; ++l) {
-    layer_.Run(queue, weights_->layers[static_cast<size_t>(l)], batch.kv(), pool.layer(l), x_);
+    layer_.Run(queue, weights_->layers[static_cast<size_t>(l)], pool.layer(l), x_);
     if (capture_layer_ == l + 1) CopyRows(queue, x_, {}, output.captured);
   }
   Logits(queue, batch, output);

@@ -14,7 +14,7 @@ void InputByKind::Reserve(const kernels::KernelTable& table, int64_t rows, int64
 }
 
 LayerRunner::LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::span<const LayerWeights> layers)
-    : table_(queue->table), config_(config) {
+    : table_(queue->table), num_threads_(queue->pool->num_threads()), config_(config) {
   for (const LayerWeights& layer : layers) {
     for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.gate, &layer.up}) hidden_input_.Uses(*linear);
     context_input_.Uses(layer.o);
@@ -22,7 +22,12 @@ LayerRunner::LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::
   }
 }
 
-void LayerRunner::Reserve(int64_t rows) {
+void LayerRunner::Reserve(std::span<const kernels::RowKv> kv_rows) {
+  const kernels::AttentionOptions options{.num_heads = config_.num_heads,
+                                          .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
+                                          .window = config_.sliding_window};
+  plan_.Make(kv_rows, options, config_.num_kv_heads, num_threads_);
+  const auto rows = static_cast<int64_t>(kv_rows.size());
   const int64_t q_width = config_.num_heads * config_.head_dim;
   const int64_t kv_width = config_.num_kv_heads * config_.head_dim;
   for (Matrix* half : {&rotation_.cos, &rotation_.sin}) half->Resize(rows, config_.head_dim / 2);
@@ -40,30 +45,25 @@ void LayerRunner::Rotate(kernels::Queue& queue, std::span<const int32_t> positio
 }
 
 // All threads go through each op together. Tried instead (AMD Zen 4, two threads, w8a8 in lines, D 256): each thread
-// makes all inputs ready for itself, keeps to its own heads and columns, and waits four times a layer, not eleven. A
+// makes all inputs ready for itself, keeps to its own heads and columns, and waits four times a layer, not nine. A
 // pass of 5 rows then takes 2 to 9 % longer, of 17 rows 6 to 20 %; with 1 row the attention's half gains 2 to 10 % and
 // the other half nothing. A bare barrier is 0.16 us; what remains is probably that each thread reads the others'
 // floats, four times the bytes of codes.
-void LayerRunner::Run(kernels::Queue& queue, const LayerWeights& weights, std::span<const kernels::RowKv> rows,
-                      const kernels::KvLayer& kv, kernels::Rows x) {
-  Attend(queue, weights, rows, kv, x);
+void LayerRunner::Run(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x) {
+  Attend(queue, weights, kv, x);
   FeedForward(queue, weights, x);
 }
 
-void LayerRunner::Attend(kernels::Queue& queue, const LayerWeights& weights, std::span<const kernels::RowKv> rows,
-                         const kernels::KvLayer& kv, kernels::Rows x) {
+void LayerRunner::Attend(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv,
+                         kernels::Rows x) {
   const kernels::Weight q = weights.q.view(), k = weights.k.view(), v = weights.v.view(), o = weights.o.view();
   kernels::MatmulInput& normed = hidden_input_.For(q);
   normed.LoadNormed(queue, x, weights.input_norm, config_.rms_norm_eps, normed_);
   const kernels::MatmulJob jobs[] = {{&q, weights.q.bias, q_}, {&k, weights.k.bias, k_}, {&v, weights.v.bias, v_}};
   kernels::Matmul(queue, normed, jobs);
-  const kernels::HeadNorms norms{weights.q_norm, weights.k_norm, config_.rms_norm_eps};
-  kernels::RotateHeads(queue, q_, k_, config_.head_dim, norms, rotation_.cos, rotation_.sin);
-  kernels::StoreKv(queue, k_, v_, rows, kv);
-  const kernels::AttentionOptions options{.num_heads = config_.num_heads,
-                                          .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
-                                          .window = config_.sliding_window};
-  kernels::Attention(queue, q_, rows, kv, options, context_);
+  const kernels::HeadRotation rotation{
+      {weights.q_norm, weights.k_norm, config_.rms_norm_eps}, rotation_.cos, rotation_.sin};
+  kernels::RotateStoreAttend(queue, q_, k_, v_, rotation, plan_, kv, context_);
   kernels::MatmulInput& context = context_input_.For(o);
   context.Load(queue, context_);
   const kernels::MatmulJob job{&o, weights.o.bias, x, kernels::MatmulMode::kAdd};

@@ -5,6 +5,7 @@
 #include <array>
 #include <span>
 
+#include "kernels/attention_ops.h"
 #include "kernels/ops.h"
 #include "model/model_config.h"
 #include "model/weights.h"
@@ -33,22 +34,23 @@ class LayerRunner {
   // `queue` and `layers` must outlive this.
   LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::span<const LayerWeights> layers);
 
-  // Makes room for passes of `rows` rows. Outside regions; Rotate and Run are ops.
-  void Reserve(int64_t rows);
+  // Makes room and a plan for a pass over `rows`, which stay as they are until it is over. Outside regions; Rotate and
+  // Run are ops.
+  void Reserve(std::span<const kernels::RowKv> rows);
   void Rotate(kernels::Queue& queue, std::span<const int32_t> positions, std::span<const float> inv_freq);
 
   // x [R, D] -> layer(x), in place. Writes the rows' keys and values into `kv` first, so rows of one call see each
   // other.
-  void Run(kernels::Queue& queue, const LayerWeights& weights, std::span<const kernels::RowKv> rows,
-           const kernels::KvLayer& kv, kernels::Rows x);
+  void Run(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x);
 
  private:
-  void Attend(kernels::Queue& queue, const LayerWeights& weights, std::span<const kernels::RowKv> rows,
-              const kernels::KvLayer& kv, kernels::Rows x);
+  void Attend(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x);
   void FeedForward(kernels::Queue& queue, const LayerWeights& weights, kernels::Rows x);
 
   const kernels::KernelTable* table_;
+  int num_threads_;
   ModelConfig config_;
+  kernels::AttentionPlan plan_;
   RowRotation rotation_;
   InputByKind hidden_input_, context_input_, inner_input_;  // [R, D], [R, H * Dh], [R, F]
   Matrix normed_;                                           // [R, D]

@@ -107,10 +107,10 @@ Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue 
       positions.push_back(p);
     }
     const kernels::Rows x(outcome.x.row(first), count, shape.hidden, outcome.x.stride());
-    runner.Reserve(count);
+    runner.Reserve(batch);
     kernels::Region(queue, [&](kernels::Queue& own) {
       runner.Rotate(own, positions, inv_freq);
-      for (int64_t l = 0; l < 2; ++l) runner.Run(own, layers[static_cast<size_t>(l)], batch, pool.layer(l), x);
+      for (int64_t l = 0; l < 2; ++l) runner.Run(own, layers[static_cast<size_t>(l)], pool.layer(l), x);
     });
     first += count;
   }
