@@ -82,8 +82,8 @@ void AttentionPlan::CutIntoItems(int num_threads) {
   }
 }
 
-void AttentionPlan::Make(std::span<const RowKv> kv_rows, const AttentionOptions& attention_options,
-                         int64_t kv_heads, int num_threads) {
+void AttentionPlan::Make(std::span<const RowKv> kv_rows, const AttentionOptions& attention_options, int64_t kv_heads,
+                         int num_threads) {
   HYDRANT_CHECK(kv_heads > 0 && attention_options.num_heads % kv_heads == 0);
   rows = kv_rows;
   options = attention_options;

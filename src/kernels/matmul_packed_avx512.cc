@@ -78,11 +78,12 @@ void PlanPasses(const PackedMatmulArgs& args, Pass* passes) {
   }
 }
 
-// A panel's outputs are a line of each row, far apart: they come while its products are computed.
-inline void FetchOutputs(const PackedMatmulArgs& args, int64_t panel) {
-  const float* out = args.out + panel * kPanelOutputs;
-  for (int64_t r = 0; r < args.code_rows / (args.two_planes ? 2 : 1); ++r, out += args.out_stride) {
-    _mm_prefetch(reinterpret_cast<const char*>(out), _MM_HINT_T0);
+// A panel's outputs are a line of each row, far apart. Those of a block's rows come while its products are computed:
+// the lines of 64 rows at once wait for each other.
+inline void FetchOutputs(const PackedMatmulArgs& args, int64_t panel, const RowBlock& block) {
+  const int64_t planes = args.two_planes ? 2 : 1;
+  for (int64_t r = block.first / planes; r < (block.first + block.rows) / planes; ++r) {
+    _mm_prefetch(reinterpret_cast<const char*>(args.out + r * args.out_stride + panel * kPanelOutputs), _MM_HINT_T0);
   }
 }
 
@@ -94,9 +95,9 @@ void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64
   PlanPasses(args, passes);
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     const uint8_t* panel = args.panels + p * args.panel_bytes;
-    FetchOutputs(args, p);
     for (int64_t b = 0; b < args.num_blocks; ++b) {
       const RowBlock& block = args.blocks[b];
+      FetchOutputs(args, p, block);
       passes[b].function(args, panel, block.codes, panel + passes[b].ahead, sums + block.first * kPanelOutputs);
     }
     FinishPanel<1>(args, p, sums);

@@ -12,6 +12,8 @@ inline __m512 AddPlanes(__m512i high, __m512i low) {
   return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(first)), _mm512_cvtpd_ps(second), 1);
 }
 
+constexpr int64_t kFinishAhead = 12;  // rows whose outputs come to L1 while others are finished
+
 // sums: [code_rows][16], each too large by bias * sums128[r] (1 where weights went in with their bias of 128, else 0).
 template <int kBias>
 inline void FinishPanel(const PackedMatmulArgs& args, int64_t panel, const int32_t* sums) {
@@ -22,6 +24,9 @@ inline void FinishPanel(const PackedMatmulArgs& args, int64_t panel, const int32
   const int64_t planes = args.two_planes ? 2 : 1, rows = args.code_rows / planes;
   float* out = args.out + first;
   for (int64_t r = 0; r < rows; ++r, out += args.out_stride) {
+    if (r + kFinishAhead < rows) {
+      _mm_prefetch(reinterpret_cast<const char*>(out + kFinishAhead * args.out_stride), _MM_HINT_T0);
+    }
     const auto sum = [&](int64_t code_row) {
       const __m512i raw = _mm512_loadu_si512(sums + code_row * kPanelOutputs);
       return kBias == 0 ? raw : _mm512_sub_epi32(raw, _mm512_set1_epi32(args.sums128[code_row]));

@@ -52,7 +52,7 @@ class Matrix {
 
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
-  int64_t stride() const { return stride_; }  // floats from one row to the next: a multiple of 16, not of 1,024
+  int64_t stride() const { return stride_; }  // floats from one row to the next: an odd multiple of 16
   float* row(int64_t r) { return data_.get() + r * stride_; }
   const float* row(int64_t r) const { return data_.get() + r * stride_; }
   std::span<float> row_span(int64_t r) { return {row(r), static_cast<size_t>(cols_)}; }
