@@ -26,7 +26,7 @@ class Problem {
  public:
   Problem(const KernelTable& table, int64_t outputs, int64_t inputs, int64_t rows)
       : rows_(rows), codes_(RandomLines<int8_t>(rows * inputs, 1)) {
-    matrix_.type = table.PackedTypeFor(true);
+    matrix_.type = TypeIn(table.layout(), true);
     matrix_.outputs = outputs;
     matrix_.inputs = inputs;
     panels_ = RandomLines<uint8_t>(matrix_.num_panels() * matrix_.panel_bytes(), 2);

@@ -42,11 +42,11 @@ void AttachPackedTensors(const std::string& file, const Metadata& metadata, File
   const auto version = metadata.find(kLayoutKey);
   const auto list = metadata.find(kPackedKey);
   if (version == metadata.end() && list == metadata.end()) return;
-  if (version == metadata.end() || version->second != kPackedLayoutVersion) {
+  if (version == metadata.end() || (version->second != kLinesLayout && version->second != kInterleavedLayout)) {
     throw FileError(file,
                     std::string("has packed weights of layout ") +
                         (version == metadata.end() ? "unknown" : Printable(version->second)) + ", expected layout " +
-                        kPackedLayoutVersion,
+                        kLinesLayout + " or " + kInterleavedLayout,
                     "convert it again with this version's 'hydrant convert'");
   }
   if (list == metadata.end()) throw FileError(file, std::string("the header's metadata have no '") + kPackedKey + "'");
@@ -63,6 +63,7 @@ void AttachPackedTensors(const std::string& file, const Metadata& metadata, File
     Required(file, *source, name, DType::kU8, 3);
     packed.scales = Required(file, *source, name + kScalesSuffix, DType::kF32, 2).view;
     packed.dictionary = dictionary;
+    packed.interleaved = version->second == kInterleavedLayout;
     source->MarkPacked(name, std::make_shared<const PackedTensor>(std::move(packed)));
     source->Remove(name + kScalesSuffix);
   }

@@ -9,8 +9,9 @@
 
 namespace hydrant::checkpoint {
 
-// Of kernels/packed.h. A file of another version is refused: its panels would be read as wrong weights.
-inline constexpr const char* kPackedLayoutVersion = "1";
+// Layouts of kernels/packed.h. A file of another one is refused: its panels would be read as wrong weights.
+inline constexpr const char* kLinesLayout = "1";
+inline constexpr const char* kInterleavedLayout = "2";
 
 // Keys of `__metadata__`.
 inline constexpr const char* kLayoutKey = "hydrant.layout";

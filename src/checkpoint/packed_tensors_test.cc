@@ -64,8 +64,8 @@ TEST(PackedTensorsTest, APackedTensorHasTheShapeOfItsMatrix) {
 
 TEST(PackedTensorsTest, OtherLayoutsAreRefused) {
   base::Json header = Header();
-  header["__metadata__"]["hydrant.layout"] = "2";
-  EXPECT_THAT(RefusalOf(header), HasSubstr("w.safetensors: has packed weights of layout 2, expected layout 1"));
+  header["__metadata__"]["hydrant.layout"] = "3";
+  EXPECT_THAT(RefusalOf(header), HasSubstr("w.safetensors: has packed weights of layout 3, expected layout 1 or 2"));
   EXPECT_THAT(RefusalOf(header), HasSubstr("convert it again"));
   header["__metadata__"].erase("hydrant.layout");
   EXPECT_THAT(RefusalOf(header), HasSubstr("of layout unknown"));

@@ -20,6 +20,7 @@ struct PackedTensor {
   std::string format;          // "w8a8", ...
   std::vector<int64_t> shape;  // [O, I]
   int64_t slices = 1;          // the I inputs lie in so many matrices of I / slices each
+  bool interleaved = false;    // panels as quads and octets, not as lines
   TensorView scales;           // f32 [slices, padded O]
   TensorView dictionary;       // u8 [256, 16]; empty where the file has none
 };

@@ -353,7 +353,8 @@ TEST(CommandsTest, RunReadsWhatConvertWrites) {
   const test::TempDir dir;
   const std::string base = test::SourceDir() + "/tests/golden/base_mha", out = dir.path() + "/w4";
   const std::string heads = test::SourceDir() + "/tests/golden/hydra/prefix_mlp_k2_l1", heads_out = dir.path() + "/h8";
-  const Json made = JsonOf(Hydrant({"convert", base, out, "--weights", "w4a8", "--json"}));
+  const Json made = JsonOf(Hydrant({"convert", base, out, "--weights", "w4a8", "--layout", "lines", "--json"}));
+  EXPECT_EQ(made["layout"], "lines");
   EXPECT_EQ(made["weights_file"], "model.safetensors");
   EXPECT_LT(made["bytes_after"], made["bytes_before"]);
   const Outcome made_heads = Hydrant({"convert", heads, heads_out, "--head-weights", "w8a8", "--model", out});
@@ -381,7 +382,10 @@ TEST(CommandsTest, RunReadsWhatConvertWrites) {
   EXPECT_TRUE(seen["base"]["dtypes"].contains("w8a8")) << "64 inputs stay in 8 bits";
 
   ExpectRefused({"convert", base, out, "--weights", "w4a8"}, "exists already");
-  EXPECT_EQ(Hydrant({"convert", base, out, "--weights", "w8a8", "--force"}).code, 0);
+  EXPECT_EQ(Hydrant({"convert", base, out, "--weights", "w8a8", "--layout", "interleaved", "--force"}).code, 0);
+  EXPECT_EQ(JsonOf(Hydrant({"inspect", out, "--json"}))["base"]["packed"]["layout"], "2");
+  ExpectRefused({"convert", base, dir.path() + "/x", "--weights", "w8a8", "--layout", "quads"},
+                "expected one of auto, lines, interleaved");
   ExpectRefused({"convert", base, dir.path() + "/x", "--weights", "w4"}, "expected one of w8a8, w4a8, w8a16, w4a16");
   ExpectRefused({"convert", "/nowhere", dir.path() + "/x", "--weights", "w8a8"}, "/nowhere: there is no such folder");
 }

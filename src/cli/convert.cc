@@ -33,6 +33,7 @@ constexpr const char* kExamples =
     "  hydrant convert --weights w4a8 --head-weights w4a8 vicuna-7b-medusa-2 OUT     a whole model with heads\n"
     "  hydrant run --model vicuna-7b-w4a8 --draft hydra-vicuna-7b-w8a8 --prompt 'Name three rivers.'\n";
 
+constexpr std::array<std::string_view, 3> kLayouts = {"auto", "lines", "interleaved"};
 constexpr std::array<std::string_view, 4> kFormats = {"w8a8", "w4a8", "w8a16", "w4a16"};
 
 bool ParseFlags(const std::vector<std::string>& args, engine::ConvertOptions& options, bool& json) {
@@ -48,6 +49,16 @@ bool ParseFlags(const std::vector<std::string>& args, engine::ConvertOptions& op
   format("--weights", &options.weights, "Of the base: w8a8, w4a8, w8a16 or w4a16");
   format("--head-weights", &options.head_weights, "Of the heads (default w8a8)");
   flags.Text("--model", "DIR", &options.model, "The base that heads belong to, where IN holds heads only");
+  flags.Value(
+      "--layout", "LAYOUT",
+      [&options](const std::string& value) {
+        const std::string layout = ParseChoice("--layout", value, kLayouts);
+        options.layout.reset();
+        if (layout == "lines") options.layout = kernels::PackedLayout::kLines;
+        if (layout == "interleaved") options.layout = kernels::PackedLayout::kInterleaved;
+      },
+      "lines (read by AMX, AVX2 and portable kernels), interleaved (AVX-512), or auto: what this machine reads; a "
+      "machine of the other kind copies the weights when it loads them (default auto)");
   flags.Switch("--force", &options.replace, "Replace OUT where it is a model's or heads' folder");
   flags.Switch("--json", &json, "Print one JSON object");
   flags.Value(
@@ -75,6 +86,7 @@ int Convert(const std::vector<std::string>& args) {
   if (json) {
     const base::Json object = {{"out", options.out},
                                {"weights_file", report.weights_file},
+                               {"layout", report.layout == kernels::PackedLayout::kLines ? "lines" : "interleaved"},
                                {"packed_tensors", report.num_packed},
                                {"bytes_before", report.bytes_before},
                                {"bytes_after", report.bytes_after},

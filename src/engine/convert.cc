@@ -22,6 +22,7 @@
 #include "engine/folder_kind.h"
 #include "engine/output_folder.h"
 #include "hydrant/error.h"
+#include "kernels/kernels.h"
 #include "model/linear_packer.h"
 #include "model/weights.h"
 #include "quant/dictionary.h"
@@ -58,8 +59,8 @@ struct PackedOutput {
   WeightFormat format = WeightFormat::kW8A8;
 
   kernels::PackedMatrix shape() const {
-    kernels::PackedMatrix matrix;
-    matrix.type = quant::Is4Bit(format) ? kernels::PackedType::kW4 : kernels::PackedType::kW8;
+    kernels::PackedMatrix matrix;  // of the same size in either layout
+    matrix.type = kernels::TypeIn(kernels::PackedLayout::kLines, quant::Is4Bit(format));
     matrix.outputs = slices.front()->weight.shape[0];
     matrix.inputs = slices.front()->weight.shape[1] / static_cast<int64_t>(slices.size());
     return matrix;
@@ -192,7 +193,11 @@ std::vector<checkpoint::TensorEntry> Entries(Plan& plan) {
   return entries;
 }
 
-checkpoint::Metadata MetadataFor(Plan& plan, const std::string& source_name, const std::string& source_hash) {
+const char* LayoutName(kernels::PackedLayout layout) {
+  return layout == kernels::PackedLayout::kLines ? checkpoint::kLinesLayout : checkpoint::kInterleavedLayout;
+}
+
+checkpoint::Metadata MetadataFor(Plan& plan, const std::string& source_name, const ConvertReport& report) {
   base::Json packed = base::Json::object();
   for (const PackedOutput& output : plan.packed()) {
     packed[output.name] = {{"format", quant::NameOf(output.format)},
@@ -201,14 +206,15 @@ checkpoint::Metadata MetadataFor(Plan& plan, const std::string& source_name, con
   }
   checkpoint::Metadata metadata(plan.aliases().begin(), plan.aliases().end());
   metadata["format"] = "pt";
-  metadata[checkpoint::kLayoutKey] = checkpoint::kPackedLayoutVersion;
+  metadata[checkpoint::kLayoutKey] = LayoutName(report.layout);
   metadata[checkpoint::kPackedKey] = base::DumpJson(packed);
   metadata[checkpoint::kSourceKey] = source_name;
-  metadata[checkpoint::kSourceHashKey] = source_hash;
+  metadata[checkpoint::kSourceHashKey] = report.source_hash;
   return metadata;
 }
 
-void WritePacked(const PackedOutput& output, base::ThreadPool& pool, checkpoint::SafetensorsWriter& writer) {
+void WritePacked(const PackedOutput& output, kernels::PackedLayout layout, base::ThreadPool& pool,
+                 checkpoint::SafetensorsWriter& writer) {
   std::vector<float> scales;
   for (const model::Linear* slice : output.slices) {
     const quant::FloatMatrix matrix{.weight = slice->weight,
@@ -216,7 +222,8 @@ void WritePacked(const PackedOutput& output, base::ThreadPool& pool, checkpoint:
                                     .num_inputs = slice->num_inputs,
                                     .name = slice->name,
                                     .file = slice->file};
-    const auto packed = quant::Pack(matrix, output.format, {}, pool);
+    auto packed = quant::Pack(matrix, output.format, {}, pool);
+    if (LayoutOf(packed->matrix.type) != layout) packed = quant::InLayout(*packed, layout, pool);
     const kernels::PackedMatrix& m = packed->matrix;
     writer.Write(m.panels, static_cast<size_t>(m.num_panels() * m.panel_bytes()));
     scales.insert(scales.end(), m.row_scales, m.row_scales + m.num_panels() * kernels::kPanelOutputs);
@@ -226,7 +233,7 @@ void WritePacked(const PackedOutput& output, base::ThreadPool& pool, checkpoint:
   base::MappedFile::Release({floats.data, floats.num_bytes()});
 }
 
-void WriteAll(Plan& plan, const ConvertOptions& options, base::ThreadPool& pool,
+void WriteAll(Plan& plan, const ConvertOptions& options, kernels::PackedLayout layout, base::ThreadPool& pool,
               checkpoint::SafetensorsWriter& writer) {
   if (plan.has_4_bit()) {
     writer.Write(quant::DefaultDictionary(), static_cast<size_t>(kernels::kNumTables * kernels::kTableEntries));
@@ -235,7 +242,7 @@ void WriteAll(Plan& plan, const ConvertOptions& options, base::ThreadPool& pool,
   for (const PackedOutput& output : plan.packed()) all += output.floats();
   for (const PackedOutput& output : plan.packed()) {
     if (options.progress) options.progress(static_cast<double>(done) / static_cast<double>(all));
-    WritePacked(output, pool, writer);
+    WritePacked(output, layout, pool, writer);
     done += output.floats();
   }
   for (const RawOutput& output : plan.raw()) writer.Write(output.view.data, output.view.num_bytes());
@@ -260,7 +267,7 @@ std::string LastName(const std::string& folder) {
 // For people and other programs; the reader goes by the metadata of the weights.
 void WriteSummary(const ConvertOptions& options, const FolderKind& kind, const ConvertReport& report,
                   const std::string& folder) {
-  base::Json json = {{"layout", checkpoint::kPackedLayoutVersion},
+  base::Json json = {{"layout", LayoutName(report.layout)},
                      {"weights_file", report.weights_file},
                      {"source", LastName(options.in)},
                      {"source_hash", report.source_hash}};
@@ -317,6 +324,7 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
   if (kind.heads) PlanHeads(options, loaded, plan);
 
   ConvertReport report;
+  report.layout = options.layout.value_or(kernels::KernelsFor("auto").layout());
   report.weights_file = WeightsFileName(*loaded.source);
   report.source_hash = checkpoint::HashOfFiles(loaded.source->files());
   report.num_packed = static_cast<int64_t>(plan.packed().size());
@@ -330,8 +338,8 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
   }
   {
     checkpoint::SafetensorsWriter writer(folder.path() + "/" + report.weights_file, entries,
-                                         MetadataFor(plan, LastName(options.in), report.source_hash), kDataAlignment);
-    WriteAll(plan, options, pool, writer);
+                                         MetadataFor(plan, LastName(options.in), report), kDataAlignment);
+    WriteAll(plan, options, report.layout, pool, writer);
     writer.Finish();
   }
   CopyFiles(options.in, folder.path());

@@ -16,13 +16,15 @@ struct ConvertOptions {
   std::string out = {};    // made; see OutputFolder
   std::string model = {};  // the base that heads belong to; empty: `in` itself
   std::optional<quant::WeightFormat> weights = {}, head_weights = {};  // packed formats; heads without one: w8a8
+  std::optional<kernels::PackedLayout> layout = {};  // without one: what this machine's kernels read as it lies
   bool replace = false;
   int threads = 0;                                  // 0: all
   std::function<void(double share)> progress = {};  // may throw to end the work; then nothing is left behind
 };
 
 struct ConvertReport {
-  std::string weights_file;                    // in `out`
+  std::string weights_file;  // in `out`
+  kernels::PackedLayout layout = kernels::PackedLayout::kLines;
   int64_t num_packed = 0;                      // tensors
   uint64_t bytes_before = 0, bytes_after = 0;  // of all tensors of the file
   std::string source_hash;

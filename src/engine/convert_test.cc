@@ -6,12 +6,15 @@
 
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 #include "base/json.h"
 #include "checkpoint/tensor_source.h"
 #include "engine/eval_logits.h"
 #include "engine/loaded_model.h"
 #include "hydrant/error.h"
+#include "kernels/kernels.h"
+#include "model/weights.h"
 #include "tests/test_data.h"
 
 namespace hydrant::engine {
@@ -20,12 +23,11 @@ namespace {
 namespace fs = std::filesystem;
 using quant::WeightFormat;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::string Golden(const std::string& name) { return test::SourceDir() + "/tests/golden/" + name; }
 
 EvalLogitsResult Numbers(const std::string& model, const std::string& draft, const std::string& weights,
-                         const std::string& head_weights) {
+                         const std::string& head_weights, const std::string& cpu_target = "auto") {
   EngineOptions options;
   options.model = model;
   options.draft = draft;
@@ -33,6 +35,7 @@ EvalLogitsResult Numbers(const std::string& model, const std::string& draft, con
   options.head_weights = head_weights;
   options.load_tokenizer = false;
   options.threads = 1;
+  options.cpu_target = cpu_target;
   const auto loaded = LoadModel(options);
   return EvalLogits(*loaded, {1, 17, 300, 45, 6}, {});
 }
@@ -83,6 +86,45 @@ TEST_F(ConvertTest, ConvertedHeadsGiveTheBitsOfConversionAtLoad) {
     ConvertFolder({.in = Golden(heads), .out = out, .model = base, .head_weights = WeightFormat::kW4A8, .threads = 1});
     ExpectEqual(Numbers(base, out, "auto", "auto"), Numbers(Golden("base_mha"), Golden(heads), "w4a8", "w4a8"));
     ExpectEqual(Numbers(base, Golden(heads), "auto", "auto"), Numbers(base, Golden(heads), "auto", "w8a8"));
+  }
+}
+
+// Read as it lies by some targets, copied at load by the others; the first blocks of the heads are several matrices.
+TEST_F(ConvertTest, EitherLayoutGivesTheSameBitsOnEveryTarget) {
+  for (const WeightFormat format : {WeightFormat::kW8A8, WeightFormat::kW4A8}) {
+    std::map<kernels::PackedLayout, std::pair<std::string, std::string>> folders;
+    for (const auto layout : {kernels::PackedLayout::kLines, kernels::PackedLayout::kInterleaved}) {
+      const std::string number = layout == kernels::PackedLayout::kLines ? "1" : "2";
+      const std::string base = Out(std::string("base_") + quant::NameOf(format) + number), heads = base + "_heads";
+      const ConvertReport report =
+          ConvertFolder({.in = Golden("base_mha"), .out = base, .weights = format, .layout = layout, .threads = 1});
+      EXPECT_EQ(report.layout, layout);
+      ConvertFolder({.in = Golden("hydra/prefix_mlp_k2_l1"),
+                     .out = heads,
+                     .model = base,
+                     .head_weights = format,
+                     .layout = layout,
+                     .threads = 1});
+      EXPECT_EQ(checkpoint::OpenTensorFile(base + "/model.safetensors")->metadata().at("hydrant.layout"), number);
+      EXPECT_EQ(base::ReadJsonFile(base + "/hydrant.json").at("layout"), number);
+      folders[layout] = {base, heads};
+    }
+    const auto& [base, heads] = folders[kernels::PackedLayout::kLines];
+    for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
+      SCOPED_TRACE(std::string(table->name) + " " + quant::NameOf(format));
+      const auto& [other_base, other_heads] = folders[kernels::PackedLayout::kInterleaved];
+      ExpectEqual(Numbers(other_base, other_heads, "auto", "auto", table->name),
+                  Numbers(base, heads, "auto", "auto", table->name));
+    }
+  }
+}
+
+// What a converted folder is for: nothing is copied where the machine is of the kind that made it.
+TEST_F(ConvertTest, WithoutALayoutItIsThatOfThisMachine) {
+  const std::string out = ConvertBase(Golden("base_mha"), WeightFormat::kW4A8, "base");
+  model::ModelWeights weights = model::LoadModelWeights(out);
+  for (const model::Linear* linear : model::LinearsOf(weights.layers[0])) {
+    EXPECT_TRUE(kernels::KernelsFor("auto").Reads(linear->packed->matrix.type)) << linear->name;
   }
 }
 

@@ -171,7 +171,7 @@ void RandomWeights::Place(const Piece& piece, const kernels::KernelTable& table,
   auto* scales = reinterpret_cast<float*>(memory.get() + piece.scales);
   // Codes are spread over -127 .. 127.
   std::fill_n(scales, piece.outputs, 1.0F / (64.0F * std::sqrt(static_cast<float>(piece.inputs))));
-  packed->matrix.type = table.PackedTypeFor(piece.fill == Fill::kW4);
+  packed->matrix.type = kernels::TypeIn(table.layout(), piece.fill == Fill::kW4);
   packed->matrix.outputs = piece.outputs;
   packed->matrix.inputs = piece.inputs;
   packed->matrix.row_scales = scales;

@@ -47,12 +47,11 @@ struct KernelTable {
   void (*gumbel_row)(uint64_t seed, uint32_t stream, uint32_t position, int64_t vocab, float* out);
   PeakEntries peak;  // for measuring only
 
-  bool Reads(PackedType type) const { return IsInterleaved(type) ? reads_interleaved : reads_lines; }
-  // What it reads 8-bit or 4-bit weights as.
-  PackedType PackedTypeFor(bool is_4_bit) const {
-    if (reads_lines) return is_4_bit ? PackedType::kW4 : PackedType::kW8;
-    return is_4_bit ? PackedType::kOctets : PackedType::kQuads;
+  bool Reads(PackedType type) const {
+    return LayoutOf(type) == PackedLayout::kInterleaved ? reads_interleaved : reads_lines;
   }
+  // The layout that weights are made in for it.
+  PackedLayout layout() const { return reads_lines ? PackedLayout::kLines : PackedLayout::kInterleaved; }
 };
 
 const KernelTable& PortableKernels();

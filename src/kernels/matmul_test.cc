@@ -240,7 +240,7 @@ TEST(MatmulTest, InARegionThreadsShareLongProducts) {
   const std::vector<float> floats = RandomFloats(rows * inputs, 9);
   const ConstRows x(floats.data(), rows, inputs, inputs);
   for (const KernelTable* table : AvailableKernels()) {
-    const PackedType type = table->PackedTypeFor(true);
+    const PackedType type = TypeIn(table->layout(), true);
     const TestPackedMatrix first(type, 700, inputs, 7), second(type, 400, inputs, 8);
     const Weight weights[] = {Weight::Of(first.matrix()), Weight::Of(second.matrix())};
     std::vector<float> expected, found;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Low-bit weights in memory: as lines, which files hold and most targets read as they lie, so that a mapped file needs
-// no conversion, or interleaved. docs/algorithms/low_bit_weights.md has the reasons.
+// Low-bit weights in memory and in converted files, in one of two layouts: lines, which most targets read, or
+// interleaved. A mapped file in the layout of the machine's kernels is used as it lies. The reasons are in
+// docs/algorithms/low_bit_weights.md.
 //
 // A matrix [O, I] is cut into panels of 16 outputs; O is padded to 16 and I to 128 with zeros. A *step* is 128 inputs
 // of a panel, a *line* 64 bytes of one output, so that one vector register holds inputs of one output only.
@@ -8,7 +9,7 @@
 //   w4 panel: tables [I / 128][16][2], one byte for each output and group of 64 inputs, zero-padded to whole lines;
 //             codes [I / 128][16][64]: low nibbles = inputs 0 .. 63 of the step, high nibbles = 64 .. 127.
 //             weight = dictionary[table][code] - 128; dictionary entries 1 .. 255.
-// Interleaved, in memory only, for targets whose table says so (KernelTable::reads_interleaved):
+// Interleaved, for targets whose table says so (KernelTable::reads_interleaved):
 //   quads panel, of w8: codes [I / 4][16][4], a byte = weight + 128: 16 outputs' products with four inputs are one
 //             vector instruction and need no adding up at the end.
 //   octets panel, of w4: tables [I / 64][16], zero-padded to whole lines; codes [I / 64][2][4][8][8]: a group's lines
@@ -32,7 +33,15 @@ inline constexpr int64_t kMaxPackedInputs = 131072;
 
 enum class PackedType : uint8_t { kW8, kW4, kQuads, kOctets };
 
-inline constexpr bool IsInterleaved(PackedType type) { return type >= PackedType::kQuads; }
+enum class PackedLayout : uint8_t { kLines, kInterleaved };
+
+inline constexpr PackedLayout LayoutOf(PackedType type) {
+  return type >= PackedType::kQuads ? PackedLayout::kInterleaved : PackedLayout::kLines;
+}
+inline constexpr PackedType TypeIn(PackedLayout layout, bool is_4_bit) {
+  if (layout == PackedLayout::kLines) return is_4_bit ? PackedType::kW4 : PackedType::kW8;
+  return is_4_bit ? PackedType::kOctets : PackedType::kQuads;
+}
 
 struct PackedMatrix {
   PackedType type = PackedType::kW8;

@@ -13,7 +13,6 @@ namespace {
 using checkpoint::PackedTensor;
 using checkpoint::StoredTensor;
 using kernels::PackedMatrix;
-using kernels::PackedType;
 using quant::WeightFormat;
 
 std::string Thing(const std::string& name) { return "tensor '" + name + "'"; }
@@ -76,7 +75,9 @@ std::vector<std::shared_ptr<const quant::PackedWeight>> PackedFromFile(const Sto
   }
   const WeightFormat format = CheckedFormat(stored, name);
   PackedMatrix matrix;
-  matrix.type = quant::Is4Bit(format) ? PackedType::kW4 : PackedType::kW8;
+  using kernels::PackedLayout;
+  matrix.type =
+      kernels::TypeIn(packed.interleaved ? PackedLayout::kInterleaved : PackedLayout::kLines, quant::Is4Bit(format));
   matrix.outputs = packed.shape[0];
   matrix.inputs = packed.shape[1] / slices;
   if (matrix.inputs > kernels::kMaxPackedInputs) {
@@ -88,7 +89,7 @@ std::vector<std::shared_ptr<const quant::PackedWeight>> PackedFromFile(const Sto
   CheckAlignment(stored, name, stored.view.data, kernels::kLineBytes);
   CheckAlignment(stored, name + ".scales", packed.scales.data, alignof(float));
   CheckScales(stored, name);
-  if (matrix.type == PackedType::kW4) {
+  if (matrix.is_4_bit()) {
     CheckDictionary(stored, name);
     matrix.dictionary = packed.dictionary.data;
   }

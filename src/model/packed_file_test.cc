@@ -69,6 +69,12 @@ TEST(PackedFileTest, SlicesAreViewsOfTheFile) {
     EXPECT_EQ(weights[1]->matrix.panels, stored.panels_[0].bytes + 2 * weights[0]->matrix.panel_bytes());
     EXPECT_EQ(weights[1]->matrix.row_scales, stored.scales_.data() + 32);
     EXPECT_EQ(weights[0]->matrix.dictionary, format[1] == '4' ? stored.dictionary_[0].bytes : nullptr);
+    EXPECT_EQ(LayoutOf(weights[0]->matrix.type), kernels::PackedLayout::kLines);
+    stored.packed.interleaved = true;
+    const auto interleaved = stored.Read();
+    EXPECT_EQ(LayoutOf(interleaved[1]->matrix.type), kernels::PackedLayout::kInterleaved);
+    EXPECT_EQ(interleaved[1]->matrix.panels, weights[1]->matrix.panels);
+    EXPECT_EQ(interleaved[0]->matrix.dictionary, weights[0]->matrix.dictionary);
   }
 }
 

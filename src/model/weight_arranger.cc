@@ -8,7 +8,7 @@ namespace hydrant::model {
 void WeightArranger::Arrange(Linear& linear) {
   if (!linear.packed || table_->Reads(linear.packed->matrix.type)) return;
   std::shared_ptr<const quant::PackedWeight>& arranged = arranged_[linear.packed];
-  if (!arranged) arranged = quant::Interleaved(*linear.packed, *pool_);
+  if (!arranged) arranged = quant::InLayout(*linear.packed, table_->layout(), *pool_);
   linear.packed = arranged;
 }
 

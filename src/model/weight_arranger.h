@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings packed weights into the order that the machine's kernels read, where that differs from the file's.
+// Brings packed weights into the layout that the machine's kernels read, where that differs from the file's.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ class WeightArranger {
  public:
   WeightArranger(const kernels::KernelTable* table, base::ThreadPool* pool) : table_(table), pool_(pool) {}
 
-  // What the kernels do not read as it lies becomes quads or octets (kernels/packed.h), each shared matrix once. The
+  // Copies what the kernels do not read as it lies into their layout (kernels/packed.h), each shared matrix once. The
   // weights stay the same. A matrix that nothing else uses is freed, or its pages given back to the file it came from.
   void Arrange(Linear& linear);
   void Arrange(LayerWeights& layer);

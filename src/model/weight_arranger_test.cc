@@ -62,6 +62,11 @@ TEST_F(WeightArrangerTest, TheRestIsInterleavedOnceAndFreed) {
     const auto arranged = first.packed;
     arranger.Arrange(first);
     EXPECT_EQ(first.packed, arranged);
+    kernels::KernelTable of_lines = kernels::PortableKernels();
+    of_lines.reads_interleaved = false;
+    WeightArranger(&of_lines, &pool_).Arrange(first);
+    EXPECT_EQ(LayoutOf(first.packed->matrix.type), kernels::PackedLayout::kLines);
+    EXPECT_EQ(quant::Unpack(first.packed->matrix), weights);
   }
 }
 

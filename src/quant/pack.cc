@@ -2,6 +2,7 @@
 #include "quant/pack.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -90,20 +91,11 @@ int WeightW8(const uint8_t* panel, int64_t o, int64_t i) {
   return line[i % kLineBytes] - 128;
 }
 
-struct W4Code {
-  int table, code;
-};
-
-W4Code CodeW4(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
-  const int64_t line = i / kStepInputs * kPanelOutputs + o;
-  const int64_t half = i % kStepInputs / kGroupInputs;
-  const uint8_t pair = panel[m.code_offset() + line * kLineBytes + i % kGroupInputs];
-  return {.table = panel[2 * line + half], .code = half == 0 ? pair & 15 : pair >> 4};
-}
-
 int WeightW4(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
-  const W4Code w4 = CodeW4(m, panel, o, i);
-  return m.dictionary[w4.table * kernels::kTableEntries + w4.code] - 128;
+  const int64_t line = i / kStepInputs * kPanelOutputs + o, half = i % kStepInputs / kGroupInputs;
+  const uint8_t pair = panel[m.code_offset() + line * kLineBytes + i % kGroupInputs];
+  const int code = half == 0 ? pair & 15 : pair >> 4;
+  return m.dictionary[panel[2 * line + half] * kernels::kTableEntries + code] - 128;
 }
 
 int WeightQuads(const uint8_t* panel, int64_t o, int64_t i) {
@@ -138,40 +130,54 @@ int WeightAt(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) 
   return 0;
 }
 
-void QuadsOfPanel(const PackedMatrix& to, const uint8_t* source, uint8_t* target) {
-  for (int64_t line = 0; line < to.padded_inputs() / kLineBytes; ++line) {
-    for (int64_t o = 0; o < kPanelOutputs; ++o, source += kLineBytes) {
-      for (int64_t quad = 0; quad < kLineBytes / 4; ++quad) {
-        std::memcpy(target + ((line * 16 + quad) * kPanelOutputs + o) * 4, source + quad * 4, 4);
+// Lines and quads are the same four-byte words in another order.
+void CopyPanelW8(const PackedMatrix& shape, bool to_quads, const uint8_t* source, uint8_t* target) {
+  int64_t in_lines = 0;
+  for (int64_t line = 0; line < shape.padded_inputs() / kLineBytes; ++line) {
+    for (int64_t o = 0; o < kPanelOutputs; ++o) {
+      for (int64_t quad = 0; quad < kLineBytes / 4; ++quad, in_lines += 4) {
+        const int64_t in_quads = ((line * 16 + quad) * kPanelOutputs + o) * 4;
+        std::memcpy(target + (to_quads ? in_quads : in_lines), source + (to_quads ? in_lines : in_quads), 4);
       }
     }
   }
 }
 
-// A line of w4 is one output's codes of two groups, the first in its lower nibbles: eight words of eight inputs. Two of
-// them are a word of an octet line.
-void OctetsOfLine(const uint8_t* line, uint8_t* first, uint8_t* second) {
+// Two words of eight nibble pairs: the lower nibbles of both as one word, and the upper ones. A line of w4 is one
+// output's codes of two groups, the first in its lower nibbles: eight words of eight inputs. A word of an octet line is
+// eight inputs of one group in its lower nibbles, and the next eight. So this turns either into the other.
+struct Words {
+  uint64_t first, second;
+};
+Words SwapNibbles(Words words) {
   constexpr uint64_t kLower = 0x0f0f0f0f0f0f0f0f;
-  for (int64_t i = 0; i < 4; ++i) {
-    uint64_t a = 0, b = 0;
-    std::memcpy(&a, line + 16 * i, sizeof(a));
-    std::memcpy(&b, line + 16 * i + 8, sizeof(b));
-    const uint64_t of_first = (a & kLower) | (b & kLower) << 4, of_second = (a >> 4 & kLower) | (b & ~kLower);
-    std::memcpy(first + i * kLineBytes, &of_first, sizeof(of_first));
-    std::memcpy(second + i * kLineBytes, &of_second, sizeof(of_second));
-  }
+  return {(words.first & kLower) | (words.second & kLower) << 4,
+          (words.first >> 4 & kLower) | (words.second & ~kLower)};
 }
 
-void OctetsOfPanel(const PackedMatrix& from, const uint8_t* source, const PackedMatrix& to, uint8_t* target) {
-  std::memset(target, 0, static_cast<size_t>(to.code_offset()));
-  for (int64_t step = 0; step < to.steps(); ++step) {
-    for (int64_t o = 0; o < kPanelOutputs; ++o) {
-      const int64_t line = step * kPanelOutputs + o;
-      const OctetPlace first = PlaceInOctets(to, o, step * kStepInputs);
-      const OctetPlace second = PlaceInOctets(to, o, step * kStepInputs + kGroupInputs);
-      target[first.table] = source[2 * line];
-      target[second.table] = source[2 * line + 1];
-      OctetsOfLine(source + from.code_offset() + line * kLineBytes, target + first.code, target + second.code);
+// `lines` and `octets` have the same sizes.
+void CopyPanelW4(const PackedMatrix& lines, const PackedMatrix& octets, bool to_octets, const uint8_t* source,
+                 uint8_t* target) {
+  std::memset(target, 0, static_cast<size_t>(lines.code_offset()));
+  const auto copy_words = [&](const std::array<int64_t, 2>& from, const std::array<int64_t, 2>& to) {
+    Words words;
+    std::memcpy(&words.first, source + from[0], sizeof(uint64_t));
+    std::memcpy(&words.second, source + from[1], sizeof(uint64_t));
+    words = SwapNibbles(words);
+    std::memcpy(target + to[0], &words.first, sizeof(uint64_t));
+    std::memcpy(target + to[1], &words.second, sizeof(uint64_t));
+  };
+  for (int64_t line = 0; line < lines.steps() * kPanelOutputs; ++line) {
+    const int64_t o = line % kPanelOutputs, input = line / kPanelOutputs * kStepInputs;
+    const OctetPlace groups[] = {PlaceInOctets(octets, o, input), PlaceInOctets(octets, o, input + kGroupInputs)};
+    for (int64_t g = 0; g < 2; ++g) {
+      target[to_octets ? groups[g].table : 2 * line + g] = source[to_octets ? 2 * line + g : groups[g].table];
+    }
+    for (int64_t i = 0; i < 4; ++i) {
+      const int64_t at = lines.code_offset() + line * kLineBytes + 16 * i;
+      const std::array<int64_t, 2> in_line = {at, at + 8};
+      const std::array<int64_t, 2> in_octets = {groups[0].code + i * kLineBytes, groups[1].code + i * kLineBytes};
+      to_octets ? copy_words(in_line, in_octets) : copy_words(in_octets, in_line);
     }
   }
 }
@@ -239,31 +245,37 @@ std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat
   return packed;
 }
 
-std::shared_ptr<const PackedWeight> Interleaved(const PackedWeight& weight, base::ThreadPool& pool) {
+std::shared_ptr<const PackedWeight> InLayout(const PackedWeight& weight, kernels::PackedLayout layout,
+                                             base::ThreadPool& pool) {
   const PackedMatrix& from = weight.matrix;
-  HYDRANT_CHECK(from.type == PackedType::kW8 || from.type == PackedType::kW4);
-  auto interleaved = std::make_shared<PackedWeight>(weight);
-  PackedMatrix& to = interleaved->matrix;
-  to.type = from.type == PackedType::kW8 ? PackedType::kQuads : PackedType::kOctets;
+  HYDRANT_CHECK(LayoutOf(from.type) != layout);
+  auto moved = std::make_shared<PackedWeight>(weight);
+  PackedMatrix& to = moved->matrix;
+  to.type = TypeIn(layout, from.is_4_bit());
+  const bool interleaves = layout == kernels::PackedLayout::kInterleaved;
   const auto panel_bytes = static_cast<size_t>(to.num_panels() * to.panel_bytes());
   const std::shared_ptr<uint8_t> memory = AllocateWeights(static_cast<size_t>(to.bytes()));
   pool.ParallelFor(to.num_panels(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       const uint8_t* source = from.panels + p * from.panel_bytes();
       uint8_t* target = memory.get() + p * to.panel_bytes();
-      to.type == PackedType::kQuads ? QuadsOfPanel(to, source, target) : OctetsOfPanel(from, source, to, target);
+      if (from.is_4_bit()) {
+        CopyPanelW4(interleaves ? from : to, interleaves ? to : from, interleaves, source, target);
+      } else {
+        CopyPanelW8(to, interleaves, source, target);
+      }
     }
   });
   base::MappedFile::Release({from.panels, static_cast<size_t>(from.num_panels() * from.panel_bytes())});
   std::memcpy(memory.get() + panel_bytes, from.row_scales, static_cast<size_t>(to.num_panels() * kPanelOutputs) * 4);
   to.panels = memory.get();
   to.row_scales = reinterpret_cast<const float*>(memory.get() + panel_bytes);
-  interleaved->owner = memory;
-  if (to.type == PackedType::kOctets && from.dictionary != DefaultDictionary()) {  // a mapped file's
+  moved->owner = memory;
+  if (to.is_4_bit() && from.dictionary != DefaultDictionary()) {  // a mapped file's
     using Owners = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
-    interleaved->owner = std::make_shared<Owners>(memory, weight.owner);
+    moved->owner = std::make_shared<Owners>(memory, weight.owner);
   }
-  return interleaved;
+  return moved;
 }
 
 std::vector<float> Unpack(const PackedMatrix& matrix) {

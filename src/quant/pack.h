@@ -37,9 +37,10 @@ WeightFormat FormatFor(WeightFormat format, int64_t inputs);
 std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat format, const PackOptions& options,
                                          base::ThreadPool& pool);
 
-// The same weights as quads (of w8) or octets (of w4; kernels/packed.h), in memory of their own. What was read from a
-// mapped file is given back to it.
-std::shared_ptr<const PackedWeight> Interleaved(const PackedWeight& weight, base::ThreadPool& pool);
+// The same weights in the other layout (kernels/packed.h), in memory of their own. What was read from a mapped file is
+// given back to it.
+std::shared_ptr<const PackedWeight> InLayout(const PackedWeight& weight, kernels::PackedLayout layout,
+                                             base::ThreadPool& pool);
 
 // The weights that the codes stand for, [O, I]: the slow twin of every reader.
 std::vector<float> Unpack(const kernels::PackedMatrix& matrix);

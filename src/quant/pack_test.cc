@@ -122,12 +122,18 @@ TEST(PackTest, QuadsAndOctetsAreTheSameWeights) {
     for (const auto& [outputs, inputs] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {33, 172}, {64, 256}}) {
       const auto source = RandomSource(DType::kBF16, outputs, inputs, 9);
       const auto packed = Pack(source->matrix, format, {}, pool);
-      const auto interleaved = Interleaved(*packed, pool);
+      const auto interleaved = InLayout(*packed, kernels::PackedLayout::kInterleaved, pool);
       EXPECT_EQ(interleaved->matrix.type,
                 Is4Bit(packed->format) ? kernels::PackedType::kOctets : kernels::PackedType::kQuads);
       EXPECT_EQ(interleaved->format, packed->format);
       EXPECT_EQ(reinterpret_cast<uintptr_t>(interleaved->matrix.panels) % 64, 0U);
       EXPECT_EQ(Unpack(interleaved->matrix), Unpack(packed->matrix))
+          << NameOf(format) << " " << outputs << " x " << inputs;
+      const auto lines = InLayout(*interleaved, kernels::PackedLayout::kLines, pool);
+      EXPECT_EQ(lines->matrix.type, packed->matrix.type);
+      EXPECT_EQ(std::memcmp(lines->matrix.panels, packed->matrix.panels,
+                            static_cast<size_t>(packed->matrix.num_panels() * packed->matrix.panel_bytes())),
+                0)
           << NameOf(format) << " " << outputs << " x " << inputs;
     }
   }
@@ -182,7 +188,7 @@ TEST(PackTest, KernelsReadWhatWasPacked) {
          {WeightFormat::kW8A8, WeightFormat::kW4A8, WeightFormat::kW8A16, WeightFormat::kW4A16}) {
       const auto source = RandomSource(DType::kF32, 37, 300, 12);
       auto packed = Pack(source->matrix, format, {}, pool);
-      if (!table->Reads(packed->matrix.type)) packed = Interleaved(*packed, pool);
+      if (!table->Reads(packed->matrix.type)) packed = InLayout(*packed, table->layout(), pool);
       const std::vector<float> unpacked = Unpack(packed->matrix);
       std::mt19937 random(13);
       std::normal_distribution<float> normal;
