@@ -7,7 +7,7 @@
 // tables of 8 outputs, which lie in two registers. The weights of the next 8 inputs are looked up before the products
 // of these, and the next group's tables are put together during this one: the compiler's own order, which waits for
 // both, reaches .92 of the multiply peak at 8 rows where this reaches .96 (AMD Zen 4, from L2; .84 and .92 beside a
-// busy neighbour, where a tile of w4 lines, 3 outputs x 8 rows, falls from .89 to .75).
+// busy neighbour, where a tile of w4 lines, 3 outputs x 8 rows, falls from .89 to .80).
 //
 // Registers: sums 0-7 of outputs 0-7 and 8-15 of outputs 8-15; tables 16-19 and 20-23, two for 8 outputs; weights
 // 24, 25 and 26, 27; inputs 28, 29; bytes of 15 in 30; 16 * output in 31. A block is text that the preprocessor puts
