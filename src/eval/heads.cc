@@ -165,6 +165,29 @@ Round RunRound(TreePass& pass, Draft& draft) {
   return round;
 }
 
+// A part's own time is that of drafting to its depth, less that to the depth before.
+void AddRound(const Round& round, const std::vector<int64_t>& bytes, double read, std::vector<PartSamples>& samples) {
+  samples[0].Add(round.absorb, static_cast<double>(bytes[0]), read, round.step);
+  for (size_t depth = 1; depth <= round.propose.size(); ++depth) {
+    const double head = round.propose[depth - 1] - (depth > 1 ? round.propose[depth - 2] : 0);
+    samples[depth].Add(head, static_cast<double>(bytes[depth]), read, round.step);
+  }
+  samples.back().Add(round.absorb + round.propose.back(), static_cast<double>(bytes.back()), read, round.step);
+}
+
+std::vector<DraftPart> PartsOf(const std::vector<Round>& rounds, const std::vector<int64_t>& bytes, bool has_prefix,
+                               std::vector<PartSamples> samples) {
+  std::vector<DraftPart> parts;
+  for (size_t part = has_prefix ? 0 : 1; part < samples.size(); ++part) {
+    std::string name = part == 0 ? "prefix layer" : "head " + std::to_string(part);
+    if (part + 1 == samples.size()) name = "all";
+    parts.push_back(PartOf(std::move(name), bytes[part], std::move(samples[part])));
+    // The least difference of two noisy times says nothing; that of their least times does.
+    if (part > 0 && part < samples.size() - 1) parts.back().ms.min = Least(rounds, part) - Least(rounds, part - 1);
+  }
+  return parts;
+}
+
 }  // namespace
 
 HeadsResult MeasureHeads(const HeadsOptions& options) {
@@ -190,12 +213,7 @@ HeadsResult MeasureHeads(const HeadsOptions& options) {
     const double after = probe.ReadGbPerSecond(), read = (before + after) / 2;
     steps.push_back(round.step);
     reads.push_back(read);
-    samples[0].Add(round.absorb, static_cast<double>(bytes[0]), read, round.step);
-    for (size_t depth = 1; depth <= round.propose.size(); ++depth) {
-      const double head = round.propose[depth - 1] - (depth > 1 ? round.propose[depth - 2] : 0);
-      samples[depth].Add(head, static_cast<double>(bytes[depth]), read, round.step);
-    }
-    samples.back().Add(round.absorb + round.propose.back(), static_cast<double>(bytes.back()), read, round.step);
+    AddRound(round, bytes, read, samples);
     before = after;
     share = options.seconds > 0 ? 1e-3 * Milliseconds(start) / options.seconds : 1;
     if (!note(std::min(share, (result.rounds + 1.0) / kMinRounds), std::to_string(result.rounds + 1) + " rounds"))
@@ -203,15 +221,7 @@ HeadsResult MeasureHeads(const HeadsOptions& options) {
   }
   result.step_ms = SpreadOf(std::move(steps));
   result.read_gb_s = SpreadOf(std::move(reads));
-  for (size_t part = 0; part < samples.size(); ++part) {
-    if (part == 0 && options.part_weights[0] == 0) continue;
-    std::string name = part == 0 ? "prefix layer" : "head " + std::to_string(part);
-    if (part + 1 == samples.size()) name = "all";
-    result.parts.push_back(PartOf(std::move(name), bytes[part], std::move(samples[part])));
-    // The least difference of two noisy times says nothing; that of their least times does.
-    if (part > 0 && part < samples.size() - 1)
-      result.parts.back().ms.min = Least(rounds, part) - Least(rounds, part - 1);
-  }
+  result.parts = PartsOf(rounds, bytes, options.part_weights[0] != 0, std::move(samples));
   return result;
 }
 
