@@ -35,13 +35,6 @@ inline void StoreF16(uint16_t* to, Lanes a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 8), _mm256_cvtps_ph(a.high, _MM_FROUND_TO_NEAREST_INT));
 }
 
-inline __m256 PowerOfTwoHalf(__m256 shifted) {
-  const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
-  return _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(0x3f800000)));
-}
-// Two to the power k, k an integer from -126 to 127 that was rounded by adding 1.5 * 2^23: its low bits hold it.
-inline Lanes PowerOfTwo(Lanes shifted) { return {PowerOfTwoHalf(shifted.low), PowerOfTwoHalf(shifted.high)}; }
-
 // A step of a chain: sums += a * b over kDims dimensions, or over kPositions positions.
 template <FloatType kType>
 struct Steps {

@@ -29,12 +29,6 @@ inline void StoreF16(uint16_t* to, Lanes a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
 }
 
-// Two to the power k, k an integer from -126 to 127 that was rounded by adding 1.5 * 2^23: its low bits hold it.
-inline Lanes PowerOfTwo(Lanes shifted) {
-  const __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted.v), 23);
-  return {_mm512_castsi512_ps(_mm512_add_epi32(exponent, _mm512_set1_epi32(0x3f800000)))};
-}
-
 // A step of a chain: sums += a * b over kDims dimensions, or over kPositions positions.
 template <FloatType kType>
 struct Steps {

@@ -43,13 +43,6 @@ inline void StoreF16(uint16_t* to, const Lanes& a) {
   for (int i = 0; i < 16; ++i) to[i] = F16Bits(a.v[i]);
 }
 
-// Two to the power k, k an integer from -126 to 127 that was rounded by adding 1.5 * 2^23: its low bits hold it.
-inline Lanes PowerOfTwo(const Lanes& shifted) {
-  return Each([&](int i) {
-    return __builtin_bit_cast(float, (__builtin_bit_cast(uint32_t, shifted.v[i]) << 23) + 0x3f800000U);
-  });
-}
-
 // A step of a chain: sums += a * b over kDims dimensions, or over kPositions positions.
 template <FloatType kType>
 struct Steps {

@@ -3,24 +3,6 @@
 // Included by target files inside their unnamed namespace, after lanes_<target>.h, exp_inl.h and
 // attention_lanes_<target>.h.
 
-// Exp of exp_inl.h, the same bits, where x <= 0 or NaN.
-inline Lanes ExpWeight(Lanes x) {
-  const Lanes magic = Set(12582912.0F);
-  const Lanes clamped = Max(Set(-88.0F), x);  // the second for NaN
-  const Lanes shifted = Fma(clamped, Set(1.44269504F), magic);
-  const Lanes k = Sub(shifted, magic);
-  Lanes r = Fma(k, Set(-0.693359375F), clamped);
-  r = Fma(k, Set(2.12194440e-4F), r);
-  Lanes p = Set(1.9875691500e-4F);
-  p = Fma(p, r, Set(1.3981999507e-3F));
-  p = Fma(p, r, Set(8.3334519073e-3F));
-  p = Fma(p, r, Set(4.1665795894e-2F));
-  p = Fma(p, r, Set(1.6666665459e-1F));
-  p = Fma(p, r, Set(5.0000001201e-1F));
-  p = Add(Fma(p, Mul(r, r), r), Set(1.0F));
-  return SelectLess(x, Set(-87.3F), Set(0.0F), Mul(p, PowerOfTwo(shifted)));
-}
-
 // What a row attends to of a block: its positions begin .. end - 1, those below `in_place` in the slots of their
 // number.
 struct Range {
@@ -78,12 +60,12 @@ inline bool Weigh(float scale, const float* scores, int64_t columns, const Range
     rises[c] = Raise(scaled_of(c), tops[c]);
     grown |= rises[c] != 0.0F;
   }
-  Store(factors, grown ? Exp(Load(rises)) : Set(1.0F));
+  Store(factors, grown ? ExpDown(Load(rises)) : Set(1.0F));
   for (int64_t c = 0; c < columns; ++c) {
     const Scaled scaled = scaled_of(c);
     const Lanes top = Set(tops[c]), before = Mul(Load(sums + 16 * c), Set(factors[c]));
-    Store(sums + 16 * c, StoreWeights<kType>(weights + 32 * c, ExpWeight(Sub(scaled.low, top)),
-                                             ExpWeight(Sub(scaled.high, top)), before));
+    Store(sums + 16 * c,
+          StoreWeights<kType>(weights + 32 * c, ExpDown(Sub(scaled.low, top)), ExpDown(Sub(scaled.high, top)), before));
   }
   return grown;
 }

@@ -39,21 +39,12 @@ inline Lanes SelectLess(Lanes a, Lanes b, Lanes x, Lanes y) {
   return {_mm256_blendv_ps(y.low, x.low, _mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ)),
           _mm256_blendv_ps(y.high, x.high, _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ))};
 }
-inline Lanes SelectNan(Lanes a, Lanes x, Lanes y) {
-  return {_mm256_blendv_ps(y.low, x.low, _mm256_cmp_ps(a.low, a.low, _CMP_UNORD_Q)),
-          _mm256_blendv_ps(y.high, x.high, _mm256_cmp_ps(a.high, a.high, _CMP_UNORD_Q))};
+inline __m256 PowerOfTwoHalf(__m256 shifted) {
+  const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(0x3f800000)));
 }
-inline __m256 ScaleHalf(__m256 a, __m256 k) {
-  const __m256i bias = _mm256_set1_epi32(127);
-  const __m256i n = _mm256_cvttps_epi32(k);
-  const __m256i half = _mm256_srai_epi32(n, 1);
-  const __m256i rest = _mm256_sub_epi32(n, half);
-  const __m256 first = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
-  const __m256 second = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
-  return _mm256_mul_ps(_mm256_mul_ps(a, first), second);
-}
-// a * 2^k for an integer k, in two exact halves so that k = 128 does not overflow early.
-inline Lanes ScaleByPower(Lanes a, Lanes k) { return {ScaleHalf(a.low, k.low), ScaleHalf(a.high, k.high)}; }
+// Two to the power k, k an integer from -126 to 127 that was rounded by adding 1.5 * 2^23: its low bits hold it.
+inline Lanes PowerOfTwo(Lanes shifted) { return {PowerOfTwoHalf(shifted.low), PowerOfTwoHalf(shifted.high)}; }
 
 template <FloatType kType>
 inline __m256 Widen(__m128i halves) {

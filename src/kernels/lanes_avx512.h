@@ -26,18 +26,10 @@ inline Lanes Max(Lanes a, Lanes b) { return {_mm512_max_ps(a.v, b.v)}; }  // a >
 inline Lanes SelectLess(Lanes a, Lanes b, Lanes x, Lanes y) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), y.v, x.v)};
 }
-inline Lanes SelectNan(Lanes a, Lanes x, Lanes y) {
-  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), y.v, x.v)};
-}
-// a * 2^k for an integer k, in two exact halves so that k = 128 does not overflow early.
-inline Lanes ScaleByPower(Lanes a, Lanes k) {
-  const __m512i bias = _mm512_set1_epi32(127);
-  const __m512i n = _mm512_cvttps_epi32(k.v);
-  const __m512i half = _mm512_srai_epi32(n, 1);
-  const __m512i rest = _mm512_sub_epi32(n, half);
-  const __m512 first = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(half, bias), 23));
-  const __m512 second = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(rest, bias), 23));
-  return {_mm512_mul_ps(_mm512_mul_ps(a.v, first), second)};
+// Two to the power k, k an integer from -126 to 127 that was rounded by adding 1.5 * 2^23: its low bits hold it.
+inline Lanes PowerOfTwo(Lanes shifted) {
+  const __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted.v), 23);
+  return {_mm512_castsi512_ps(_mm512_add_epi32(exponent, _mm512_set1_epi32(0x3f800000)))};
 }
 
 template <FloatType kType>

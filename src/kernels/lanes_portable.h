@@ -52,16 +52,10 @@ inline Lanes Max(const Lanes& a, const Lanes& b) {
 inline Lanes SelectLess(const Lanes& a, const Lanes& b, const Lanes& x, const Lanes& y) {
   return Each([&](int i) { return a.v[i] < b.v[i] ? x.v[i] : y.v[i]; });
 }
-inline Lanes SelectNan(const Lanes& a, const Lanes& x, const Lanes& y) {
-  return Each([&](int i) { return a.v[i] != a.v[i] ? x.v[i] : y.v[i]; });
-}
-// a * 2^k for an integer k, in two exact halves so that k = 128 does not overflow early. Any result for a NaN.
-inline Lanes ScaleByPower(const Lanes& a, const Lanes& k) {
+// Two to the power k, k an integer from -126 to 127 that was rounded by adding 1.5 * 2^23: its low bits hold it.
+inline Lanes PowerOfTwo(const Lanes& shifted) {
   return Each([&](int i) {
-    const int32_t n = k.v[i] == k.v[i] ? static_cast<int32_t>(k.v[i]) : 0;
-    const int32_t half = n >> 1;
-    const float first = __builtin_bit_cast(float, (half + 127) << 23);
-    return a.v[i] * first * __builtin_bit_cast(float, (n - half + 127) << 23);
+    return __builtin_bit_cast(float, (__builtin_bit_cast(uint32_t, shifted.v[i]) << 23) + 0x3f800000U);
   });
 }
 

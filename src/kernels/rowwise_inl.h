@@ -36,7 +36,12 @@ void AddKernel(const float* x, int64_t n, float* out) {
            [&](int64_t i, int64_t lanes) { StoreN(out + i, Add(LoadN(out + i, lanes), LoadN(x + i, lanes)), lanes); });
 }
 
-inline Lanes Silu(Lanes x) { return Div(x, Add(Set(1.0F), Exp(Mul(x, Set(-1.0F))))); }
+// x / (1 + exp(-x)); of a negative x, x exp(x) / (1 + exp(x)).
+inline Lanes Silu(Lanes x) {
+  const Lanes negated = Mul(x, Set(-1.0F));
+  const Lanes power = ExpDown(SelectLess(x, negated, x, negated));
+  return Div(SelectLess(x, negated, Mul(x, power), x), Add(Set(1.0F), power));
+}
 
 void RmsNormKernel(const float* x, const float* weight, float eps, int64_t n, float* out) {
   Lanes squares = Set(0.0F);
