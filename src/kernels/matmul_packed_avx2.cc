@@ -34,15 +34,16 @@ inline __m256i Load(const void* p) { return _mm256_loadu_si256(static_cast<const
 // A byte of weight + 128 to the weight.
 inline __m256i Signed(__m256i biased) { return _mm256_xor_si256(biased, _mm256_set1_epi8(-128)); }
 
-// Weights 32 part .. 32 part + 31 of a half step.
+// Weights 32 part .. 32 part + 31 of a half step of an output, from where the step begins.
 template <bool kW4>
-inline __m256i Weights(const Tile& tile, int64_t step, int64_t output, int64_t half, int64_t part) {
-  if (!kW4) return Signed(Load(tile.codes + ((step * 2 + half) * kPanelOutputs + output) * kLineBytes + 32 * part));
-  const int64_t table = tile.tables[(step * kPanelOutputs + output) * 2 + half];
-  const __m128i entries = _mm_load_si128(reinterpret_cast<const __m128i*>(tile.dictionary + table * kTableEntries));
-  const __m256i line = Load(tile.codes + (step * kPanelOutputs + output) * kLineBytes + 32 * part);
-  const __m256i codes = half == 0 ? line : _mm256_srli_epi16(line, 4);
-  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(entries), _mm256_and_si256(codes, _mm256_set1_epi8(15)));
+inline __m256i Weights(const uint8_t* codes, const uint8_t* tables, const int8_t* dictionary, int64_t output,
+                       int64_t half, int64_t part) {
+  if (!kW4) return Signed(Load(codes + (half * kPanelOutputs + output) * kLineBytes + 32 * part));
+  const int64_t table = tables[output * 2 + half];
+  const __m128i entries = _mm_load_si128(reinterpret_cast<const __m128i*>(dictionary + table * kTableEntries));
+  const __m256i line = Load(codes + output * kLineBytes + 32 * part);
+  const __m256i indices = half == 0 ? line : _mm256_srli_epi16(line, 4);
+  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(entries), _mm256_and_si256(indices, _mm256_set1_epi8(15)));
 }
 
 // Bytes of -1 where `codes` are negative, else 0.
@@ -65,22 +66,22 @@ void Sum(const Tile& tile) {
     for (int o = 0; o < kOutputs; ++o) sums[r][o] = _mm256_setzero_si256();
   }
   constexpr int kLines = kOutputs * (kW4 ? 1 : 2);
-  for (int64_t step = 0; step < tile.steps; ++step) {
-    if (kAhead) {
-      const uint8_t* ahead = tile.ahead + step * kLines * kLineBytes;
-      for (int i = 0; i < kLines; ++i) _mm_prefetch(reinterpret_cast<const char*>(ahead + i * kLineBytes), _MM_HINT_T1);
+  const uint8_t *codes = tile.codes, *tables = tile.tables, *ahead = tile.ahead;
+  const int8_t *chunk = tile.activations, *dictionary = tile.dictionary;
+  for (int64_t left = tile.steps; left > 0; --left) {
+    for (int i = 0; kAhead && i < kLines; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(ahead + i * kLineBytes), _MM_HINT_T1);
     }
 #pragma GCC unroll 4
     for (int64_t k = 0; k < 4; ++k) {
       const int64_t half = k / 2, part = k % 2;
       __m256i weights[kOutputs];
 #pragma GCC unroll 4
-      for (int o = 0; o < kOutputs; ++o) weights[o] = Weights<kW4>(tile, step, o, half, part);
-      const int8_t* chunk = tile.activations + (step * 2 + half) * tile.rows * kLineBytes + 32 * part;
+      for (int o = 0; o < kOutputs; ++o) weights[o] = Weights<kW4>(codes, tables, dictionary, o, half, part);
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        const __m256i codes = Load(chunk + r * kLineBytes), magnitudes = _mm256_abs_epi8(codes);
-        const __m256i complement = Negative(codes);
+        const __m256i x = Load(chunk + r * kLineBytes + 32 * part), magnitudes = _mm256_abs_epi8(x);
+        const __m256i complement = Negative(x);
 #pragma GCC unroll 4
         for (int o = 0; o < kOutputs; ++o) {
           const __m256i pairs = _mm256_maddubs_epi16(magnitudes, _mm256_xor_si256(weights[o], complement));
@@ -88,7 +89,14 @@ void Sum(const Tile& tile) {
           asm("" : "+x"(sums[r][o]));  // else GCC 12 adds the products of a step up first, on the stack
         }
       }
+      if (part == 1) chunk += tile.rows * kLineBytes;
     }
+    codes += kPanelOutputs * kLineBytes * (kW4 ? 1 : 2);
+    tables += kPanelOutputs * 2;
+    ahead += kLines * kLineBytes;
+    // Else GCC 12 computes most addresses of a step anew: w4 from L2 on AMD Zen 4, cycles for 32 weights and a row, one
+    // row 2.22 -> 2.14, four 1.72 -> 1.67.
+    asm("" : "+r"(codes), "+r"(tables), "+r"(ahead), "+r"(chunk));
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
