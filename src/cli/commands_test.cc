@@ -377,13 +377,13 @@ TEST(CommandsTest, RunReadsWhatConvertWrites) {
   EXPECT_GT(b["packing"]["bytes_before"], b["packing"]["bytes_after"]);
 
   const Json seen = JsonOf(Hydrant({"inspect", out, "--json"}));
-  EXPECT_EQ(seen["base"]["packed"]["layout"], "1");
+  EXPECT_EQ(seen["base"]["packed"]["layout"], "lines");
   EXPECT_EQ(seen["base"]["packed"]["source"], "base_mha");
   EXPECT_TRUE(seen["base"]["dtypes"].contains("w8a8")) << "64 inputs stay in 8 bits";
 
   ExpectRefused({"convert", base, out, "--weights", "w4a8"}, "exists already");
   EXPECT_EQ(Hydrant({"convert", base, out, "--weights", "w8a8", "--layout", "interleaved", "--force"}).code, 0);
-  EXPECT_EQ(JsonOf(Hydrant({"inspect", out, "--json"}))["base"]["packed"]["layout"], "2");
+  EXPECT_EQ(JsonOf(Hydrant({"inspect", out, "--json"}))["base"]["packed"]["layout"], "interleaved");
   ExpectRefused({"convert", base, dir.path() + "/x", "--weights", "w8a8", "--layout", "quads"},
                 "expected one of auto, lines, interleaved");
   ExpectRefused({"convert", base, dir.path() + "/x", "--weights", "w4"}, "expected one of w8a8, w4a8, w8a16, w4a16");

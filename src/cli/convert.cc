@@ -86,7 +86,7 @@ int Convert(const std::vector<std::string>& args) {
   if (json) {
     const base::Json object = {{"out", options.out},
                                {"weights_file", report.weights_file},
-                               {"layout", report.layout == kernels::PackedLayout::kLines ? "lines" : "interleaved"},
+                               {"layout", NameOf(report.layout)},
                                {"packed_tensors", report.num_packed},
                                {"bytes_before", report.bytes_before},
                                {"bytes_after", report.bytes_after},

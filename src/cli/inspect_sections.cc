@@ -13,6 +13,7 @@
 #include "checkpoint/packed_tensors.h"
 #include "draft/head_tensors.h"
 #include "hydrant/error.h"
+#include "kernels/packed.h"
 #include "model/weights.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -34,10 +35,13 @@ Json PackedJson(const checkpoint::TensorSource& source) {
     const auto found = source.metadata().find(key);
     return found == source.metadata().end() ? Json() : Json(found->second);
   };
-  const Json layout = text(checkpoint::kLayoutKey);
-  if (layout.is_null()) return {};
-  return {
-      {"layout", layout}, {"source", text(checkpoint::kSourceKey)}, {"source_hash", text(checkpoint::kSourceHashKey)}};
+  const Json number = text(checkpoint::kLayoutKey);
+  if (number.is_null()) return {};
+  const auto layout =
+      number == checkpoint::kLinesLayout ? kernels::PackedLayout::kLines : kernels::PackedLayout::kInterleaved;
+  return {{"layout", NameOf(layout)},
+          {"source", text(checkpoint::kSourceKey)},
+          {"source_hash", text(checkpoint::kSourceHashKey)}};
 }
 
 // Parameters, bytes and dtypes of the tensors that `wanted` names, each storage once, and the groups that share one.

@@ -193,7 +193,7 @@ std::vector<checkpoint::TensorEntry> Entries(Plan& plan) {
   return entries;
 }
 
-const char* LayoutName(kernels::PackedLayout layout) {
+const char* LayoutNumber(kernels::PackedLayout layout) {
   return layout == kernels::PackedLayout::kLines ? checkpoint::kLinesLayout : checkpoint::kInterleavedLayout;
 }
 
@@ -206,7 +206,7 @@ checkpoint::Metadata MetadataFor(Plan& plan, const std::string& source_name, con
   }
   checkpoint::Metadata metadata(plan.aliases().begin(), plan.aliases().end());
   metadata["format"] = "pt";
-  metadata[checkpoint::kLayoutKey] = LayoutName(report.layout);
+  metadata[checkpoint::kLayoutKey] = LayoutNumber(report.layout);
   metadata[checkpoint::kPackedKey] = base::DumpJson(packed);
   metadata[checkpoint::kSourceKey] = source_name;
   metadata[checkpoint::kSourceHashKey] = report.source_hash;
@@ -267,7 +267,7 @@ std::string LastName(const std::string& folder) {
 // For people and other programs; the reader goes by the metadata of the weights.
 void WriteSummary(const ConvertOptions& options, const FolderKind& kind, const ConvertReport& report,
                   const std::string& folder) {
-  base::Json json = {{"layout", LayoutName(report.layout)},
+  base::Json json = {{"layout", NameOf(report.layout)},
                      {"weights_file", report.weights_file},
                      {"source", LastName(options.in)},
                      {"source_hash", report.source_hash}};

@@ -106,7 +106,7 @@ TEST_F(ConvertTest, EitherLayoutGivesTheSameBitsOnEveryTarget) {
                      .layout = layout,
                      .threads = 1});
       EXPECT_EQ(checkpoint::OpenTensorFile(base + "/model.safetensors")->metadata().at("hydrant.layout"), number);
-      EXPECT_EQ(base::ReadJsonFile(base + "/hydrant.json").at("layout"), number);
+      EXPECT_EQ(base::ReadJsonFile(base + "/hydrant.json").at("layout"), NameOf(layout));
       folders[layout] = {base, heads};
     }
     const auto& [base, heads] = folders[kernels::PackedLayout::kLines];

@@ -35,6 +35,10 @@ enum class PackedType : uint8_t { kW8, kW4, kQuads, kOctets };
 
 enum class PackedLayout : uint8_t { kLines, kInterleaved };
 
+// As `convert --layout` takes it.
+inline constexpr const char* NameOf(PackedLayout layout) {
+  return layout == PackedLayout::kLines ? "lines" : "interleaved";
+}
 inline constexpr PackedLayout LayoutOf(PackedType type) {
   return type >= PackedType::kQuads ? PackedLayout::kInterleaved : PackedLayout::kLines;
 }
