@@ -130,16 +130,17 @@ int WeightAt(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) 
   return 0;
 }
 
-// Lines and quads are the same four-byte words in another order.
-void CopyPanelW8(const PackedMatrix& shape, bool to_quads, const uint8_t* source, uint8_t* target) {
-  int64_t in_lines = 0;
+// 16 lines of 64 inputs are 16 x 16 words of four bytes by output and quad, quads the same by quad and output: one
+// transposes to the other.
+void CopyPanelW8(const PackedMatrix& shape, const uint8_t* source, uint8_t* target) {
+  static_assert(kLineBytes / 4 == kPanelOutputs);
   for (int64_t line = 0; line < shape.padded_inputs() / kLineBytes; ++line) {
     for (int64_t o = 0; o < kPanelOutputs; ++o) {
-      for (int64_t quad = 0; quad < kLineBytes / 4; ++quad, in_lines += 4) {
-        const int64_t in_quads = ((line * 16 + quad) * kPanelOutputs + o) * 4;
-        std::memcpy(target + (to_quads ? in_quads : in_lines), source + (to_quads ? in_lines : in_quads), 4);
+      for (int64_t quad = 0; quad < kPanelOutputs; ++quad, target += 4) {
+        std::memcpy(target, source + (quad * kPanelOutputs + o) * 4, 4);
       }
     }
+    source += kPanelOutputs * kLineBytes;
   }
 }
 
@@ -262,7 +263,7 @@ std::shared_ptr<const PackedWeight> InLayout(const PackedWeight& weight, kernels
       if (from.is_4_bit()) {
         CopyPanelW4(interleaves ? from : to, interleaves ? to : from, interleaves, source, target);
       } else {
-        CopyPanelW8(to, interleaves, source, target);
+        CopyPanelW8(to, source, target);
       }
     }
   });
