@@ -86,13 +86,13 @@ struct Place {
 };
 inline Place PlaceOfPair(const AttentionArgs& args, int32_t even, int32_t odd) {
   const int64_t bytes = 4 * ValueWidth(args.kv.head_dim);
-  const auto row_of = [&](int32_t slot) { return ValuesOf(args, slot / 32) + slot % 32 / 2 * bytes; };
-  if (even >= 0 && even % 2 == 0 && odd == even + 1) return {row_of(even), nullptr, 0, 0, 0, 0};
+  const auto pairs_of = [&](int32_t slot) { return ValuesOf(args, slot / 32) + slot % 32 / 2 * bytes; };
+  if (even >= 0 && even % 2 == 0 && odd == even + 1) return {pairs_of(even), nullptr, 0, 0, 0, 0};
   Place place;
-  place.first = row_of(even < 0 ? odd : even);
+  place.first = pairs_of(even < 0 ? odd : even);
   place.first_shift = even % 2 != 0 ? 16U : 0U;
   place.first_mask = even < 0 ? 0U : 0xffffU;
-  place.second = row_of(odd < 0 ? even : odd);
+  place.second = pairs_of(odd < 0 ? even : odd);
   place.second_shift = odd % 2 != 0 ? 0U : 16U;
   place.second_mask = odd < 0 ? 0U : 0xffff0000U;
   return place;
