@@ -10,8 +10,8 @@ DRAFT  ?= models/tale-14m-hydra-pp
 WEIGHTS ?= w8a8
 # Drafts need not be exact, and base and heads together then stay in more machines' last-level cache.
 HEAD_WEIGHTS ?= w4a8
-# A chain: drafting it takes little. On an AMD Zen 4 with two cores a chain of two is as fast, within what its neighbours disturb.
-TREE   ?= [[0],[0,0],[0,0,0]]
+# Which tree pays depends on the machine and its hour: the demo measures these and goes on with the fastest.
+TREES  ?= [[0]] [[0],[0,0]] [[0],[0,0],[0,0,0]] $(DRAFT)/trees.json
 
 # $(call cmake_build,target): configure, then build one target of the release preset.
 cmake_build = cmake --preset release --log-level=WARNING && cmake --build --preset release -j $(JOBS) --target $(1)
@@ -24,7 +24,7 @@ all: install-deps  ## everything: the binary, tests, benchmarks, example
 	@$(call cmake_build,all)
 
 demo: install-deps build  ## the embedded model with its heads on a prompt, beside plain decoding (PROMPT="...")
-	build/release/hydrant run --model $(MODEL) --draft $(DRAFT) --weights $(WEIGHTS) --head-weights $(HEAD_WEIGHTS) --tree '$(TREE)' --template none --prompt "$(PROMPT)" --max-tokens 200 --stats --compare-plain
+	build/release/hydrant run --model $(MODEL) --draft $(DRAFT) --weights $(WEIGHTS) --head-weights $(HEAD_WEIGHTS) $(foreach tree,$(TREES),--tree '$(tree)') --template none --prompt "$(PROMPT)" --max-tokens 200 --stats --compare-plain
 
 test: all  ## every test but the slow sanitizer and fuzz runs
 	ctest --preset release -j 2 --no-tests=error

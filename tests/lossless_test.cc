@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hydrant/engine.h"
+#include "hydrant/error.h"
 #include "kernels/kernels.h"
 #include "tests/lossless_util.h"
 
@@ -99,6 +100,33 @@ TEST(Lossless, ABatchOfTheEmbeddedModelGivesWhatEachRequestGivesAlone) {
     options.tree = "[[0], [0, 0], [1]]";
     ExpectBatchGivesWhatEachGivesAlone(options, 1);
   }
+}
+
+TEST(Lossless, AnotherTreeChangesTheStepsNotTheText) {
+  Engine engine(OptionsFor({}));
+  GenerationRequest request;
+  request.prompt_ids = Prompt();
+  request.stop = {.max_tokens = 60, .ignore_eos = true, .stop = {}};
+  const GenerationResult first = engine.Generate(request);
+  const std::string name = engine.info().tree_name;
+  engine.UseTree("[[0]]");
+  EXPECT_EQ(engine.info().tree_nodes, 1);
+  EXPECT_EQ(engine.info().tree_json, "[[0]]");
+  const GenerationResult chain = engine.Generate(request);
+  EXPECT_EQ(chain.token_ids, first.token_ids);
+  EXPECT_NE(chain.num_emitted, first.num_emitted);
+  EXPECT_LE(*std::max_element(chain.num_emitted.begin(), chain.num_emitted.end()), 2);
+  // What does not fit leaves the tree as it was.
+  EXPECT_THROW(engine.UseTree("[[0],[0,0],[0,0,0]]"), UserError);  // three heads
+  EXPECT_THROW(engine.UseTree("chian"), UserError);
+  EXPECT_EQ(engine.Generate(request).num_emitted, chain.num_emitted);
+  engine.UseTree("");
+  EXPECT_EQ(engine.info().tree_name, name);
+  EXPECT_EQ(engine.Generate(request).num_emitted, first.num_emitted);
+  EngineOptions plain;
+  plain.model = Golden("base_mha");
+  plain.load_tokenizer = false;
+  EXPECT_THROW(Engine(plain).UseTree("[[0]]"), UserError);
 }
 
 TEST(Lossless, EveryKvTypeIsLosslessInEveryFormat) {

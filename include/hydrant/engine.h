@@ -77,6 +77,10 @@ class Engine {
 
   const EngineInfo& info() const;
 
+  // Drafts by another tree from the next request on, named as EngineOptions::tree names it; empty = the default one.
+  // Throws UserError, and keeps the tree in use, where there are no heads or the tree does not fit them.
+  void UseTree(const std::string& tree);
+
   // Text to ids. Special-token text is parsed when `parse_special`; BOS is added as the tokenizer files say when
   // `add_bos`.
   std::vector<int32_t> Tokenize(std::string_view text, bool parse_special, bool add_bos) const;

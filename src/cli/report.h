@@ -38,7 +38,19 @@ struct SpeedFigures {
 SpeedFigures MedianFigures(std::span<const GenerationResult> results);
 // The speedup that drafting and the base model's steps leave when nothing else takes time; 0 where there were no steps.
 double SpeedupOfSteps(const SpeedFigures& drafted, const SpeedFigures& plain);
-std::string ComparisonText(const EngineInfo& info, const SpeedFigures& drafted, const SpeedFigures& plain,
-                           size_t num_tokens);
+
+struct TreeSpeed {
+  std::string name, choices;  // as in EngineInfo
+  int32_t nodes = 0;
+  SpeedFigures figures;
+};
+// One prompt decoded by each tree and plainly, the same text.
+struct Comparison {
+  std::vector<TreeSpeed> trees;  // at least one
+  SpeedFigures plain;
+
+  const TreeSpeed& fastest() const;
+};
+std::string ComparisonText(const EngineInfo& info, const Comparison& comparison, size_t num_tokens);
 
 }  // namespace hydrant::cli

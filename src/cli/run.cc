@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/mapped_file.h"
 #include "cli/chat_loop.h"
@@ -56,32 +57,43 @@ GenerationResult GenerateSilently(Engine& engine, const GenerationRequest& reque
   return engine.Generate(request, [](const Emission&) { return !Interrupted(); });
 }
 
-struct Comparison {
-  SpeedFigures drafted, plain;
-};
+// Unequal tokens are our mistake, not the user's.
+void CheckEqual(const std::vector<int32_t>& drafted, const std::vector<int32_t>& plain) {
+  if (drafted == plain) return;
+  const auto [a, b] = std::mismatch(drafted.begin(), drafted.end(), plain.begin(), plain.end());
+  throw InternalError(fmt::format("decoding with heads differs from plain decoding at token {}", a - drafted.begin()),
+                      "this is a bug in hydrant; please report it with the command that led here");
+}
 
-// Alternating, after one untimed run of each. Unequal tokens are our mistake, not the user's.
-Comparison CompareWithPlain(Engine& engine, const GenerationRequest& request) {
+// Every tree and plain decoding in turn, after one untimed run of each; then the fastest tree stays in use. Nothing
+// when interrupted.
+std::optional<Comparison> CompareWithPlain(Engine& engine, const RunOptions& options,
+                                           const GenerationRequest& request) {
+  std::vector<std::string> trees = options.trees;
+  if (trees.empty()) trees.emplace_back();
   GenerationRequest plain_request = request;
   plain_request.use_drafter = false;
-  std::vector<GenerationResult> drafted, plain;
-  for (int i = 0; i <= kComparisonRuns && !Interrupted(); ++i) {
-    GenerationResult with_heads = GenerateSilently(engine, request);
+  Comparison comparison;
+  comparison.trees.resize(trees.size());
+  std::vector<std::vector<GenerationResult>> drafted(trees.size());
+  std::vector<GenerationResult> plain;
+  for (int i = 0; i <= kComparisonRuns; ++i) {
     GenerationResult without = GenerateSilently(engine, plain_request);
-    if (Interrupted()) break;
-    if (with_heads.token_ids != without.token_ids) {
-      const auto [a, b] = std::mismatch(with_heads.token_ids.begin(), with_heads.token_ids.end(),
-                                        without.token_ids.begin(), without.token_ids.end());
-      throw InternalError(
-          fmt::format("decoding with heads differs from plain decoding at token {}", a - with_heads.token_ids.begin()),
-          "this is a bug in hydrant; please report it with the command that led here");
+    for (size_t t = 0; t < trees.size() && !Interrupted(); ++t) {
+      engine.UseTree(trees[t]);
+      GenerationResult with_heads = GenerateSilently(engine, request);
+      if (Interrupted()) return std::nullopt;
+      CheckEqual(with_heads.token_ids, without.token_ids);
+      comparison.trees[t] = {engine.info().tree_name, engine.info().tree_json, engine.info().tree_nodes, {}};
+      if (i > 0) drafted[t].push_back(std::move(with_heads));
     }
-    if (i == 0) continue;
-    drafted.push_back(std::move(with_heads));
-    plain.push_back(std::move(without));
+    if (Interrupted()) return std::nullopt;
+    if (i > 0) plain.push_back(std::move(without));
   }
-  if (drafted.empty()) return {};
-  return {MedianFigures(drafted), MedianFigures(plain)};
+  for (size_t t = 0; t < trees.size(); ++t) comparison.trees[t].figures = MedianFigures(drafted[t]);
+  comparison.plain = MedianFigures(plain);
+  engine.UseTree(trees[static_cast<size_t>(&comparison.fastest() - comparison.trees.data())]);
+  return comparison;
 }
 
 base::Json FiguresJson(const SpeedFigures& figures) {
@@ -91,28 +103,45 @@ base::Json FiguresJson(const SpeedFigures& figures) {
           {"forward_ms", figures.forward_ms}};
 }
 
+base::Json ComparisonJson(const Comparison& comparison) {
+  base::Json json = {{"drafted", FiguresJson(comparison.fastest().figures)},
+                     {"plain", FiguresJson(comparison.plain)},
+                     {"trees", base::Json::array()}};
+  for (const TreeSpeed& tree : comparison.trees) {
+    base::Json figures = FiguresJson(tree.figures);
+    figures["name"] = tree.name;
+    figures["nodes"] = tree.nodes;
+    figures["choices"] = base::ParseJson(tree.choices, "the tree");
+    json["trees"].push_back(std::move(figures));
+  }
+  return json;
+}
+
 void PrintText(Engine& engine, const RunOptions& options, const GenerationRequest& request) {
   const bool color = UseColor(options);
+  std::optional<Comparison> comparison;
+  if (options.trees.size() > 1) {
+    PrintError(fmt::format("Comparing {} trees\n", options.trees.size()));
+    comparison = CompareWithPlain(engine, options, request);
+    if (Interrupted()) return;
+  }
   const GenerationResult result = StreamReply(engine, request, color);
   if (!result.has_text) Print(base::DumpJson(result.token_ids) + "\n");
   if (result.has_text && (StdoutIsTerminal() || options.compare_plain)) Print("\n");
   if (color) PrintError(ColorLegend(static_cast<int32_t>(result.depth_offered.size())) + "\n");
   if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
   if (!options.compare_plain || Interrupted()) return;
-  const Comparison comparison = CompareWithPlain(engine, request);
-  if (Interrupted()) return;
-  Print(fmt::format("\n{}",
-                    ComparisonText(engine.info(), comparison.drafted, comparison.plain, result.token_ids.size())));
+  if (!comparison) comparison = CompareWithPlain(engine, options, request);
+  if (comparison) Print("\n" + ComparisonText(engine.info(), *comparison, result.token_ids.size()));
 }
 
 void PrintJson(Engine& engine, const RunOptions& options, const GenerationRequest& request,
                const std::string& resolved_template) {
+  std::optional<Comparison> comparison;
+  if (options.compare_plain) comparison = CompareWithPlain(engine, options, request);
   const GenerationResult result = GenerateSilently(engine, request);
   base::Json json = RunJson(options, resolved_template, engine.info(), request.prompt_ids, result);
-  if (options.compare_plain && !Interrupted()) {
-    const Comparison comparison = CompareWithPlain(engine, request);
-    json["compare"] = {{"drafted", FiguresJson(comparison.drafted)}, {"plain", FiguresJson(comparison.plain)}};
-  }
+  if (comparison) json["compare"] = ComparisonJson(*comparison);
   Print(base::DumpJson(json) + "\n");
   if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
 }

@@ -194,11 +194,14 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
 void CheckModelAndOutput(const FlagSet& flags, const RunOptions& options) {
   CheckNotEmpty(flags, "--model", options.engine.model);
   CheckNotEmpty(flags, "--draft", options.engine.draft);
-  CheckNotEmpty(flags, "--tree", options.engine.tree);
+  for (const std::string& tree : options.trees) CheckNotEmpty(flags, "--tree", tree);
   CheckNotEmpty(flags, "--cpu-target", options.engine.cpu_target);
   CheckNotEmpty(flags, "--prompt-file", options.prompt);
   if (options.engine.model.empty() && !options.engine.draft.empty()) {
     throw UserError("--draft needs the base model that the heads belong to", "give --model DIR");
+  }
+  if (options.trees.size() > 1 && !options.compare_plain) {
+    throw UserError("--tree is given several times, and only a comparison takes them in turn", "add --compare-plain");
   }
   if (options.json && options.show_drafts) throw UserError("--show-drafts and --json cannot be used together");
   if (flags.Given("--color") && !options.show_drafts) throw UserError("--color is for --show-drafts only");
@@ -211,8 +214,10 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   FlagSet flags("hydrant run", kDescription, kExamples);
   flags.Group("Model (default: the embedded tale-14m with its heads)");
   AddModelFlags(flags, options.engine);
-  flags.Text("--tree", "TREE", &options.engine.tree,
-             "Preset name, JSON file or literal list of paths (default: the heads' trees.json, else mc_sim_7b_63)");
+  flags.Repeated(
+      "--tree", "TREE", [&options](const std::string& value) { options.trees.push_back(value); },
+      "Preset name, JSON file or literal list of paths (default: the heads' trees.json, else mc_sim_7b_63); may be "
+      "given several times with --compare-plain: the fastest writes the text");
   AddPromptFlags(flags, options);
   AddSamplingFlags(flags, options.request.sampling);
   AddStopFlags(flags, options.request.stop);
@@ -224,6 +229,7 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   CheckPrompt(flags, options);
   CheckModelAndOutput(flags, options);
   CheckAcceptance(flags, options);
+  if (!options.trees.empty()) options.engine.tree = options.trees.front();
   return options;
 }
 

@@ -26,6 +26,7 @@ struct RunOptions {
   bool stats = false;
   bool show_drafts = false;
   bool compare_plain = false;
+  std::vector<std::string> trees;  // of --tree; the first one, if any, is engine.tree too
 };
 
 // Nothing when help was asked for and has been printed. Throws UserError.

@@ -180,6 +180,10 @@ TEST(RunFlagsTest, CombinationsWithoutAMeaningAreRefused) {
   EXPECT_THAT(Refusal({"--accept", "exact", "--root", "argmax"}), HasSubstr("--root is for typical"));
   EXPECT_THAT(Refusal({"--model", "M", "--tree", "chain"}), HasSubstr("--tree needs draft heads"));
   EXPECT_THAT(Refusal({"--model", "M", "--compare-plain"}), HasSubstr("--compare-plain needs draft heads"));
+  EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--tree", "[[0]]", "--tree", "[[1]]"}),
+              HasSubstr("--tree is given several times"));
+  EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--tree", "[[0]]", "--tree", "", "--compare-plain"}),
+              HasSubstr("--tree"));
   // Without heads every tree is its root, and any rule or kind of candidates is plain decoding.
   EXPECT_TRUE(Parsed({"--model", "M", "--accept", "typical", "--candidates", "plain"}).engine.draft.empty());
   EXPECT_THAT(Refusal({"--draft", "D"}), HasSubstr("--draft needs the base model"));

@@ -98,6 +98,8 @@ Engine& Engine::operator=(Engine&&) noexcept = default;
 
 const EngineInfo& Engine::info() const { return impl_->loaded->info; }
 
+void Engine::UseTree(const std::string& tree) { engine::UseTree(*impl_->loaded, tree); }
+
 std::vector<int32_t> Engine::Tokenize(std::string_view text, bool parse_special, bool add_bos) const {
   const auto& tokenizer = impl_->loaded->tokenizer;
   if (!tokenizer) {

@@ -16,20 +16,19 @@ namespace hydrant::engine {
 namespace {
 
 // The user's tree is never cut; the default one is cut to the heads' depth.
-tree::NamedTopology ChooseTree(const EngineOptions& options, const draft::Drafter& drafter) {
-  const int32_t heads = drafter.max_depth();
-  if (options.tree.empty()) {
-    const std::string file = options.draft + "/trees.json";
-    if (std::filesystem::exists(file)) {
-      tree::NamedTopology named = tree::ReadTreeFile(file);
-      named.topology = named.topology.CutToDepth(std::min(heads, named.topology.max_depth()));
-      return named;
-    }
-    const tree::Topology preset = tree::Preset("mc_sim_7b_63");
-    return {.name = "mc_sim_7b_63", .topology = preset.CutToDepth(std::min(heads, preset.max_depth()))};
+tree::NamedTopology ChooseTree(const std::string& tree, const std::string& folder, int32_t heads) {
+  if (!tree.empty()) return tree::ParseTree(tree);
+  const std::string file = folder + "/trees.json";
+  if (std::filesystem::exists(file)) {
+    tree::NamedTopology named = tree::ReadTreeFile(file);
+    named.topology = named.topology.CutToDepth(std::min(heads, named.topology.max_depth()));
+    return named;
   }
-  return tree::ParseTree(options.tree);
+  const tree::Topology preset = tree::Preset("mc_sim_7b_63");
+  return {.name = "mc_sim_7b_63", .topology = preset.CutToDepth(std::min(heads, preset.max_depth()))};
 }
+
+UserError TreeWithoutHeads() { return UserError("--tree needs heads to fill it", "name their folder with --draft"); }
 
 void CheckOptions(const EngineOptions& options) {
   if (options.model.empty()) throw UserError("no model given", "name its folder with --model");
@@ -48,7 +47,7 @@ void CheckOptions(const EngineOptions& options) {
     throw UserError("--draft-vocab-text needs --draft-vocab-size of at least 1, and excludes --draft-vocab");
   }
   if (options.draft.empty() && !options.tree.empty()) {
-    throw UserError("--tree needs heads to fill it", "name their folder with --draft");
+    throw TreeWithoutHeads();
   }
 }
 
@@ -115,11 +114,7 @@ void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
   loaded.drafter = draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, packing, &loaded.info.warnings);
   AddToInfo(packing.report, loaded.info);
   loaded.info.head_weights = packing.format;
-  loaded.tree = ChooseTree(options, *loaded.drafter);
-  const tree::Limits limits{.num_heads = loaded.drafter->max_depth(),
-                            .vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size),
-                            .max_nodes = kMaxRows};
-  tree::CheckFits(loaded.tree.topology, limits, "tree '" + loaded.tree.name + "'");
+  UseTree(loaded, options.tree);
 }
 
 void FillInfo(LoadedModel& loaded) {
@@ -127,9 +122,6 @@ void FillInfo(LoadedModel& loaded) {
   info.model_family = model::NameOf(loaded.weights.config.family);
   info.drafter = loaded.drafter ? loaded.drafter->name() : "none";
   info.num_heads = loaded.drafter ? loaded.drafter->max_depth() : 0;
-  info.tree_name = loaded.tree.name;
-  info.tree_json = loaded.drafter ? tree::ToJson(loaded.tree.topology) : "[]";
-  info.tree_nodes = loaded.tree.topology.num_nodes() - 1;
   info.cpu_target = loaded.queue.table->name;
   info.threads = loaded.pool->num_threads();
   info.vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size);
@@ -143,6 +135,19 @@ void FillInfo(LoadedModel& loaded) {
 }
 
 }  // namespace
+
+void UseTree(LoadedModel& loaded, const std::string& tree) {
+  if (!loaded.drafter) throw TreeWithoutHeads();
+  const int32_t heads = loaded.drafter->max_depth();
+  tree::NamedTopology chosen = ChooseTree(tree, loaded.options.draft, heads);
+  const tree::Limits limits{
+      .num_heads = heads, .vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size), .max_nodes = kMaxRows};
+  tree::CheckFits(chosen.topology, limits, "tree '" + chosen.name + "'");
+  loaded.tree = std::move(chosen);
+  loaded.info.tree_name = loaded.tree.name;
+  loaded.info.tree_json = tree::ToJson(loaded.tree.topology);
+  loaded.info.tree_nodes = loaded.tree.topology.num_nodes() - 1;
+}
 
 DType KvTypeNamed(const std::string& name, const model::ModelWeights& weights) {
   if (name == "auto") return weights.layers.front().q.packed ? DType::kBF16 : DType::kF32;
@@ -166,7 +171,8 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   loaded->weights = model::LoadModelWeights(options.model);
   PackBase(*loaded);
   loaded->kv_type = KvTypeNamed(options.kv_type, loaded->weights);
-  loaded->tree.name = "none";
+  loaded->tree.name = loaded->info.tree_name = "none";
+  loaded->info.tree_json = "[]";
   model::WeightArranger arranger(loaded->queue.table, loaded->pool.get());
   LoadDrafter(*loaded, arranger);  // cuts and shares the base's lm head as the file has it
   arranger.Arrange(loaded->weights);

@@ -36,6 +36,9 @@ struct LoadedModel {
 // Throws UserError for anything wrong with files or options.
 std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options);
 
+// Engine::UseTree.
+void UseTree(LoadedModel& loaded, const std::string& tree);
+
 // EngineOptions::kv_type. "auto": bf16 beside packed weights, whose products are rounded more than that, else f32.
 // Throws UserError for an unknown name.
 DType KvTypeNamed(const std::string& name, const model::ModelWeights& weights);
