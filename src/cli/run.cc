@@ -11,6 +11,7 @@
 #include "cli/default_model.h"
 #include "cli/engine_flags.h"
 #include "cli/errors.h"
+#include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/report.h"
 #include "cli/run_flags.h"
@@ -22,7 +23,7 @@
 namespace hydrant::cli {
 namespace {
 
-constexpr int kComparisonRuns = 3;
+constexpr size_t kComparisonRuns = 3;
 
 void ChooseModel(RunOptions& options) {
   if (!options.engine.model.empty()) {
@@ -70,19 +71,22 @@ void CheckEqual(const std::vector<int32_t>& drafted, const std::vector<int32_t>&
 std::optional<Comparison> CompareWithPlain(Engine& engine, const RunOptions& options,
                                            const GenerationRequest& request) {
   std::vector<std::string> trees = options.trees;
-  if (trees.empty()) trees.emplace_back();
+  if (trees.empty()) trees.emplace_back();  // the default one
   GenerationRequest plain_request = request;
   plain_request.use_drafter = false;
   Comparison comparison;
   comparison.trees.resize(trees.size());
   std::vector<std::vector<GenerationResult>> drafted(trees.size());
   std::vector<GenerationResult> plain;
-  for (int i = 0; i <= kComparisonRuns; ++i) {
+  Progress progress("comparing with plain decoding");
+  for (size_t i = 0; i <= kComparisonRuns; ++i) {
     GenerationResult without = GenerateSilently(engine, plain_request);
     for (size_t t = 0; t < trees.size() && !Interrupted(); ++t) {
+      progress.Update(static_cast<double>(i * trees.size() + t) /
+                      static_cast<double>((kComparisonRuns + 1) * trees.size()));
       engine.UseTree(trees[t]);
       GenerationResult with_heads = GenerateSilently(engine, request);
-      if (Interrupted()) return std::nullopt;
+      if (Interrupted()) break;
       CheckEqual(with_heads.token_ids, without.token_ids);
       comparison.trees[t] = {engine.info().tree_name, engine.info().tree_json, engine.info().tree_nodes, {}};
       if (i > 0) drafted[t].push_back(std::move(with_heads));
@@ -117,33 +121,45 @@ base::Json ComparisonJson(const Comparison& comparison) {
   return json;
 }
 
+// A generation as `generate` makes it, and what --compare-plain asks for: after it, or of several trees before it, so
+// that it is by the fastest.
+struct Answer {
+  GenerationResult result;
+  std::optional<Comparison> comparison;
+};
+template <typename Generate>
+Answer MakeAnswer(Engine& engine, const RunOptions& options, const GenerationRequest& request,
+                  const Generate& generate) {
+  Answer answer;
+  if (options.trees.size() > 1) answer.comparison = CompareWithPlain(engine, options, request);
+  answer.result = generate();
+  const bool compared = !options.compare_plain || options.trees.size() > 1;
+  if (!compared && !Interrupted()) answer.comparison = CompareWithPlain(engine, options, request);
+  return answer;
+}
+
 void PrintText(Engine& engine, const RunOptions& options, const GenerationRequest& request) {
   const bool color = UseColor(options);
-  std::optional<Comparison> comparison;
-  if (options.trees.size() > 1) {
-    PrintError(fmt::format("Comparing {} trees\n", options.trees.size()));
-    comparison = CompareWithPlain(engine, options, request);
-    if (Interrupted()) return;
-  }
-  const GenerationResult result = StreamReply(engine, request, color);
-  if (!result.has_text) Print(base::DumpJson(result.token_ids) + "\n");
-  if (result.has_text && (StdoutIsTerminal() || options.compare_plain)) Print("\n");
-  if (color) PrintError(ColorLegend(static_cast<int32_t>(result.depth_offered.size())) + "\n");
-  if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
-  if (!options.compare_plain || Interrupted()) return;
-  if (!comparison) comparison = CompareWithPlain(engine, options, request);
-  if (comparison) Print("\n" + ComparisonText(engine.info(), *comparison, result.token_ids.size()));
+  const auto generate = [&] {
+    GenerationResult result = StreamReply(engine, request, color);
+    if (!result.has_text) Print(base::DumpJson(result.token_ids) + "\n");
+    if (result.has_text && (StdoutIsTerminal() || options.compare_plain)) Print("\n");
+    if (color) PrintError(ColorLegend(static_cast<int32_t>(result.depth_offered.size())) + "\n");
+    if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
+    return result;
+  };
+  const Answer answer = MakeAnswer(engine, options, request, generate);
+  if (!answer.comparison) return;
+  Print("\n" + ComparisonText(engine.info(), *answer.comparison, answer.result.token_ids.size()));
 }
 
 void PrintJson(Engine& engine, const RunOptions& options, const GenerationRequest& request,
                const std::string& resolved_template) {
-  std::optional<Comparison> comparison;
-  if (options.compare_plain) comparison = CompareWithPlain(engine, options, request);
-  const GenerationResult result = GenerateSilently(engine, request);
-  base::Json json = RunJson(options, resolved_template, engine.info(), request.prompt_ids, result);
-  if (comparison) json["compare"] = ComparisonJson(*comparison);
+  const Answer answer = MakeAnswer(engine, options, request, [&] { return GenerateSilently(engine, request); });
+  base::Json json = RunJson(options, resolved_template, engine.info(), request.prompt_ids, answer.result);
+  if (answer.comparison) json["compare"] = ComparisonJson(*answer.comparison);
   Print(base::DumpJson(json) + "\n");
-  if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
+  if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, answer.result));
 }
 
 }  // namespace
