@@ -84,7 +84,7 @@ TEST(DictionaryTest, EntriesAreThoseOfTheFirstVersion) {
 }
 
 TEST(EncodeRowTest, EightBitsAreWithinHalfAStep) {
-  for (const size_t inputs : {1, 63, 64, 200}) {
+  for (const size_t inputs : {1U, 63U, 64U, 200U}) {
     const std::vector<float> weights = GaussianRow(static_cast<uint32_t>(inputs), inputs);
     std::vector<int8_t> codes(inputs);
     const float scale = EncodeRowW8(weights, codes.data());
