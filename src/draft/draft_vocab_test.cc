@@ -3,36 +3,32 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
 #include "hydrant/error.h"
 #include "quant/pack.h"
+#include "tests/test_data.h"
 
 namespace hydrant::draft {
 namespace {
 
-std::string WriteFile(const std::string& text) {
-  std::string path = ::testing::TempDir() + "draft_vocab.json";
-  std::ofstream(path) << text;
-  return path;
+std::vector<int32_t> Read(const std::string& text) {
+  const test::TempDir dir;
+  return ReadDraftVocab(dir.Write("draft_vocab.json", text), 100);
 }
 
 std::string ErrorOf(const std::string& text) {
   try {
-    ReadDraftVocab(WriteFile(text), 100);
+    Read(text);
   } catch (const UserError& error) {
     return error.what();
   }
   return "";
 }
 
-TEST(DraftVocabTest, ReadsTokensAscending) {
-  EXPECT_EQ(ReadDraftVocab(WriteFile("[7, 3, 99]"), 100), (std::vector<int32_t>{3, 7, 99}));
-}
+TEST(DraftVocabTest, ReadsTokensAscending) { EXPECT_EQ(Read("[7, 3, 99]"), (std::vector<int32_t>{3, 7, 99})); }
 
 TEST(DraftVocabTest, RefusesWhatIsNoListOfTokens) {
   EXPECT_NE(ErrorOf("[]").find("has no tokens"), std::string::npos);
