@@ -20,63 +20,16 @@ namespace {
 //   0: nothing; kWholeStream; else n = 4, 2 or 1.
 constexpr int kWholeStream = 8;
 
-#include "kernels/octet_tiles_avx512.h"
-#include "kernels/packed_epilogue_avx512.h"
-#include "kernels/quad_tiles_avx512.h"
-
-constexpr int64_t kMaxBlockRows = 8;
-
-// ahead: lines of the next panel. sums: [rows of the block][16].
-using TileFunction = void (*)(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes,
-                              const uint8_t* ahead, int32_t* sums);
-
-template <bool kOctets, int kRows, int kFetch>
-constexpr TileFunction TileOf() {
-  return kOctets ? SumOctets<kRows, kFetch> : SumQuads<kRows, kFetch>;
-}
-
-template <bool kOctets, int kFetch>
-TileFunction FunctionFor(int64_t rows) {
-  constexpr TileFunction kTiles[kMaxBlockRows] = {TileOf<kOctets, 1, kFetch>(), TileOf<kOctets, 2, kFetch>(),
-                                                  TileOf<kOctets, 3, kFetch>(), TileOf<kOctets, 4, kFetch>(),
-                                                  TileOf<kOctets, 5, kFetch>(), TileOf<kOctets, 6, kFetch>(),
-                                                  TileOf<kOctets, 7, kFetch>(), TileOf<kOctets, 8, kFetch>()};
-  return kTiles[rows - 1];
-}
-
-template <bool kOctets>
-TileFunction FunctionFor(int64_t fetch, int64_t rows) {
-  switch (fetch) {
-    case 0: return FunctionFor<kOctets, 0>(rows);
-    case 1: return FunctionFor<kOctets, 1>(rows);
-    case 2: return FunctionFor<kOctets, 2>(rows);
-    case 4: return FunctionFor<kOctets, 4>(rows);
-    default: return FunctionFor<kOctets, kWholeStream>(rows);
-  }
-}
-
-struct Pass {
-  TileFunction function;
-  int64_t ahead;  // where in the next panel
-};
-
 // Matrices of few inputs come from L2 or L3 in order. Quads are fetched best by hardware then (15 MB on two cores, 1
 // row: .31 of the multiply peak, with prefetches of ours .21; 4 rows .84, .66), octets are not (.18, .28; 8 rows .66,
 // .76).
 constexpr int64_t kFewSteps = 6;
 
-void PlanPasses(const PackedMatmulArgs& args, Pass* passes) {
-  const bool octets = args.type == PackedType::kOctets;
-  const int64_t blocks = args.num_blocks, line_bytes = (args.panel_bytes - args.code_offset) / 8;
-  int64_t left = octets || args.steps > kFewSteps ? 8 : 0, ahead = args.panel_bytes + args.code_offset;
-  for (int64_t b = 0; b < blocks; ++b) {
-    const int64_t share = (left + blocks - b - 1) / (blocks - b), fetch = share == 3 ? 4 : share;
-    const int64_t rows = args.blocks[b].rows;
-    passes[b] = {octets ? FunctionFor<true>(fetch, rows) : FunctionFor<false>(fetch, rows), ahead};
-    left -= fetch;
-    ahead += line_bytes * fetch;
-  }
-}
+#include "kernels/octet_tiles_avx512.h"
+#include "kernels/packed_epilogue_avx512.h"
+#include "kernels/quad_tiles_avx512.h"
+
+constexpr int64_t kMaxBlockRows = 8;
 
 // A panel's outputs are a line of each row, far apart. Those of a block's rows come while its products are computed:
 // the lines of 64 rows at once wait for each other.
@@ -87,20 +40,104 @@ inline void FetchOutputs(const PackedMatmulArgs& args, int64_t panel, const RowB
   }
 }
 
+// A panel by a block of rows. ahead: lines of the next panel. sums: [rows of the block][16].
+using TileFunction = void (*)(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes,
+                              const uint8_t* ahead, int32_t* sums);
+
+template <bool kOctets, int kRows, int kFetch>
+inline void SumTile(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead,
+                    int32_t* sums) {
+  if constexpr (kOctets) {
+    SumOctets<kRows, kFetch>(args, panel, codes, ahead, sums);
+  } else {
+    SumQuads<kRows, kFetch>(args, panel, codes, ahead, sums);
+  }
+}
+
+// Panels by the only block of rows: quads' sums become outputs without passing through memory. (The embedded model's
+// products in w8a8, alone, two threads, 2, 3 and 4 rows: by tiles 128 158 182 us, so 116 138 159.)
+using PanelsFunction = void (*)(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+
+template <bool kOctets, int kRows, int kFetch>
+void FinishPanels(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
+  const RowBlock& block = args.blocks[0];
+  for (int64_t p = panel_begin; p < panel_end; ++p) {
+    if (args.steps > kFewSteps) FetchOutputs(args, p, block);
+    const uint8_t* panel = args.panels + p * args.panel_bytes;
+    alignas(64) int32_t sums[kRows * kPanelOutputs];
+    SumTile<kOctets, kRows, kFetch>(args, panel, block.codes, panel + args.panel_bytes, sums);
+    const PanelOutputs outputs(args, p);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) outputs.Finish(r, _mm512_cvtepi32_ps(SumOf(args, sums, r)));
+  }
+}
+
+// Both for each number of rows.
+struct RowsFunctions {
+  TileFunction tile;
+  PanelsFunction panels;
+};
+
+template <bool kOctets, int kRows, int kFetch>
+constexpr RowsFunctions FunctionsOf() {
+  constexpr bool kAlone = kFetch == kWholeStream || (kFetch == 0 && !kOctets);  // what PlanPasses gives an only block
+  if constexpr (kAlone) return {SumTile<kOctets, kRows, kFetch>, FinishPanels<kOctets, kRows, kFetch>};
+  return {SumTile<kOctets, kRows, kFetch>, nullptr};
+}
+
+template <bool kOctets, int kFetch>
+RowsFunctions FunctionsFor(int64_t rows) {
+  constexpr RowsFunctions kFunctions[kMaxBlockRows] = {
+      FunctionsOf<kOctets, 1, kFetch>(), FunctionsOf<kOctets, 2, kFetch>(), FunctionsOf<kOctets, 3, kFetch>(),
+      FunctionsOf<kOctets, 4, kFetch>(), FunctionsOf<kOctets, 5, kFetch>(), FunctionsOf<kOctets, 6, kFetch>(),
+      FunctionsOf<kOctets, 7, kFetch>(), FunctionsOf<kOctets, 8, kFetch>()};
+  return kFunctions[rows - 1];
+}
+
+template <bool kOctets>
+RowsFunctions FunctionsFor(int64_t fetch, int64_t rows) {
+  switch (fetch) {
+    case 0: return FunctionsFor<kOctets, 0>(rows);
+    case 1: return FunctionsFor<kOctets, 1>(rows);
+    case 2: return FunctionsFor<kOctets, 2>(rows);
+    case 4: return FunctionsFor<kOctets, 4>(rows);
+    default: return FunctionsFor<kOctets, kWholeStream>(rows);
+  }
+}
+
+struct Pass {
+  RowsFunctions functions;
+  int64_t ahead;  // where in the next panel
+};
+
+void PlanPasses(const PackedMatmulArgs& args, Pass* passes) {
+  const bool octets = args.type == PackedType::kOctets;
+  const int64_t blocks = args.num_blocks, line_bytes = (args.panel_bytes - args.code_offset) / 8;
+  int64_t left = octets || args.steps > kFewSteps ? 8 : 0, ahead = args.panel_bytes + args.code_offset;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t share = (left + blocks - b - 1) / (blocks - b), fetch = share == 3 ? 4 : share;
+    const int64_t rows = args.blocks[b].rows;
+    passes[b] = {octets ? FunctionsFor<true>(fetch, rows) : FunctionsFor<false>(fetch, rows), ahead};
+    left -= fetch;
+    ahead += line_bytes * fetch;
+  }
+}
+
 }  // namespace
 
 void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
-  alignas(64) int32_t sums[kMaxCodeRows * kPanelOutputs];
   Pass passes[kMaxCodeRows];
   PlanPasses(args, passes);
+  if (args.num_blocks == 1 && !args.two_planes) return passes[0].functions.panels(args, panel_begin, panel_end);
+  alignas(64) int32_t sums[kMaxCodeRows * kPanelOutputs];
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     const uint8_t* panel = args.panels + p * args.panel_bytes;
     for (int64_t b = 0; b < args.num_blocks; ++b) {
       const RowBlock& block = args.blocks[b];
       FetchOutputs(args, p, block);
-      passes[b].function(args, panel, block.codes, panel + passes[b].ahead, sums + block.first * kPanelOutputs);
+      passes[b].functions.tile(args, panel, block.codes, panel + passes[b].ahead, sums + block.first * kPanelOutputs);
     }
-    FinishPanel<1>(args, p, sums);
+    FinishPanel(args, p, sums);
   }
 }
 

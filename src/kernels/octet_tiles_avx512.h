@@ -132,8 +132,8 @@ constexpr OctetConstants kOctetConstants;
 // kFetch: as kWholeStream says. The last step looks the first line of its own up again in place of one behind the panel, and reads 16 table
 // numbers too many: codes.
 template <int kRows, int kFetch>
-void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* activations, const uint8_t* ahead,
-               int32_t* sums) {
+inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* activations,
+                      const uint8_t* ahead, int32_t* sums) {
   const uint8_t *tables = panel, *codes = panel + args.code_offset, *next = nullptr;
   int64_t steps = args.steps;
   asm volatile(
@@ -141,7 +141,7 @@ void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t*
       "vmovdqa64 %c[at_outputs](%[constants]), %%zmm31\n\t"
       ZERO4(0, 1, 2, 3) ZERO4(4, 5, 6, 7) ZERO4(8, 9, 10, 11) ZERO4(12, 13, 14, 15)
       PUT_TABLES(16, 0) PUT_TABLES(17, 4) PUT_TABLES(18, 8) PUT_TABLES(19, 12)
-      LOOK_UP(0, "(%[codes])", 24, 25, 16, 17, 18, 19)
+      LOOK_UP(0, "0(%[codes])", 24, 25, 16, 17, 18, 19)
       ".p2align 5\n"
       "1:\n\t"
       ".if %c[fetch] > 0\n\t"
@@ -151,7 +151,7 @@ void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t*
       "cmp $1, %[steps]\n\t"
       "cmove %[codes], %[next]\n\t"
       GROUP(0, "512(%[codes])", 16, 17, 18, 19, 20, 21, 22, 23)
-      GROUP(1, "(%[next])", 20, 21, 22, 23, 16, 17, 18, 19)
+      GROUP(1, "0(%[next])", 20, 21, 22, 23, 16, 17, 18, 19)
       "add $1024, %[codes]\n\t"
       "add $32, %[tables]\n\t"
       "add $(128*%c[rows]), %[act]\n\t"

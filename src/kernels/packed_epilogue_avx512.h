@@ -12,29 +12,51 @@ inline __m512 AddPlanes(__m512i high, __m512i low) {
   return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(first)), _mm512_cvtpd_ps(second), 1);
 }
 
+// A panel's sixteen outputs of any row.
+class PanelOutputs {
+ public:
+  PanelOutputs(const PackedMatmulArgs& args, int64_t panel) : args_(args), out_(args.out + panel * kPanelOutputs) {
+    const int64_t first = panel * kPanelOutputs, left = args.outputs - first;
+    mask_ = static_cast<__mmask16>(left < kPanelOutputs ? (1U << left) - 1U : 0xffffU);
+    row_scales_ = _mm512_loadu_ps(args.row_scales + first);
+    bias_ = args.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask_, args.bias + first);
+  }
+
+  const float* of_row(int64_t r) const { return out_ + r * args_.out_stride; }
+
+  // total: the row's sums in f32.
+  void Finish(int64_t r, __m512 total) const {
+    float* out = out_ + r * args_.out_stride;
+    __m512 value = _mm512_mul_ps(total, _mm512_mul_ps(row_scales_, _mm512_set1_ps(args_.scales[r])));
+    if (args_.bias != nullptr) value = _mm512_add_ps(value, bias_);
+    if (args_.add) value = _mm512_add_ps(_mm512_maskz_loadu_ps(mask_, out), value);
+    _mm512_mask_storeu_ps(out, mask_, value);
+  }
+
+ private:
+  const PackedMatmulArgs& args_;
+  float* out_;
+  __mmask16 mask_;
+  __m512 row_scales_, bias_;
+};
+
+// sums: [code_rows][16], each too large by sums128[r], because weights went in with their bias of 128.
+inline __m512i SumOf(const PackedMatmulArgs& args, const int32_t* sums, int64_t code_row) {
+  return _mm512_sub_epi32(_mm512_load_si512(sums + code_row * kPanelOutputs),
+                          _mm512_set1_epi32(args.sums128[code_row]));
+}
+
 constexpr int64_t kFinishAhead = 12;  // rows whose outputs come to L1 while others are finished
 
-// sums: [code_rows][16], each too large by bias * sums128[r] (1 where weights went in with their bias of 128, else 0).
-template <int kBias>
+// sums: as SumOf takes them.
 inline void FinishPanel(const PackedMatmulArgs& args, int64_t panel, const int32_t* sums) {
-  const int64_t first = panel * kPanelOutputs, left = args.outputs - first;
-  const auto mask = static_cast<__mmask16>(left < kPanelOutputs ? (1U << left) - 1U : 0xffffU);
-  const __m512 row_scales = _mm512_loadu_ps(args.row_scales + first);
-  const __m512 bias = args.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, args.bias + first);
+  const PanelOutputs outputs(args, panel);
   const int64_t planes = args.two_planes ? 2 : 1, rows = args.code_rows / planes;
-  float* out = args.out + first;
-  for (int64_t r = 0; r < rows; ++r, out += args.out_stride) {
+  for (int64_t r = 0; r < rows; ++r) {
     if (r + kFinishAhead < rows) {
-      _mm_prefetch(reinterpret_cast<const char*>(out + kFinishAhead * args.out_stride), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(outputs.of_row(r + kFinishAhead)), _MM_HINT_T0);
     }
-    const auto sum = [&](int64_t code_row) {
-      const __m512i raw = _mm512_loadu_si512(sums + code_row * kPanelOutputs);
-      return kBias == 0 ? raw : _mm512_sub_epi32(raw, _mm512_set1_epi32(args.sums128[code_row]));
-    };
-    const __m512 total = args.two_planes ? AddPlanes(sum(2 * r), sum(2 * r + 1)) : _mm512_cvtepi32_ps(sum(r));
-    __m512 value = _mm512_mul_ps(total, _mm512_mul_ps(row_scales, _mm512_set1_ps(args.scales[r])));
-    if (args.bias != nullptr) value = _mm512_add_ps(value, bias);
-    if (args.add) value = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, out), value);
-    _mm512_mask_storeu_ps(out, mask, value);
+    const auto sum = [&](int64_t code_row) { return SumOf(args, sums, code_row); };
+    outputs.Finish(r, args.two_planes ? AddPlanes(sum(2 * r), sum(2 * r + 1)) : _mm512_cvtepi32_ps(sum(r)));
   }
 }

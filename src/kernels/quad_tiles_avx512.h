@@ -20,8 +20,8 @@ inline void FetchQuads(const uint8_t* line, const uint8_t* ahead, int i) {
 // The products of a row are added to one of kChains sums in turn: a product takes 4 cycles and one begins every cycle,
 // so few rows need several. sums: [kRows][16].
 template <int kRows, int kFetch>
-void SumQuads(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead,
-              int32_t* sums) {
+inline void SumQuads(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead,
+                     int32_t* sums) {
   constexpr int kLineQuads = static_cast<int>(kLineBytes / 4);
   constexpr int kChains = kRows == 1 ? 4 : kRows <= 4 ? 2 : 1;
   __m512i chains[kChains][kRows];
