@@ -50,8 +50,8 @@ class Drafter {
   virtual int64_t hidden_layer_offset() const { return 0; }
   virtual uint64_t weight_bytes() const = 0;
 
-  // `max_positions`: most rows that this sequence will ever absorb.
-  virtual std::unique_ptr<DraftState> NewState(int32_t max_positions) const = 0;
+  // `max_positions`: most rows that this sequence will ever absorb; `kv_type`: of keys and values that it keeps.
+  virtual std::unique_ptr<DraftState> NewState(int32_t max_positions, DType kv_type) const = 0;
   // After every commit and every prompt chunk, in order.
   virtual void Absorb(std::span<AbsorbInput> inputs) = 0;
   // Fills the trees. A node's tokens do not depend on the other nodes, sequences or topologies in the call.

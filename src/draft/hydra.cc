@@ -72,9 +72,9 @@ class Hydra : public Drafter {
   int64_t hidden_layer_offset() const override { return weights_.info.hidden_layer_offset; }
   uint64_t weight_bytes() const override { return weights_.bytes; }
 
-  std::unique_ptr<DraftState> NewState(int32_t max_positions) const override {
+  std::unique_ptr<DraftState> NewState(int32_t max_positions, DType kv_type) const override {
     auto state = std::make_unique<HydraState>();
-    if (prefix_) state->cache = prefix_->NewCache(max_positions);
+    if (prefix_) state->cache = prefix_->NewCache(max_positions, kv_type);
     return state;
   }
 

@@ -36,7 +36,7 @@ class IndependentHeads : public Drafter {
   int64_t hidden_layer_offset() const override { return heads_.info.hidden_layer_offset; }
   uint64_t weight_bytes() const override { return heads_.bytes; }
 
-  std::unique_ptr<DraftState> NewState(int32_t /*max_positions*/) const override {
+  std::unique_ptr<DraftState> NewState(int32_t /*max_positions*/, DType /*kv_type*/) const override {
     return std::make_unique<LastHidden>();
   }
 

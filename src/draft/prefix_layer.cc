@@ -16,9 +16,9 @@ PrefixLayer::PrefixLayer(PrefixWeights weights, kernels::Queue* queue)
       queue_(queue),
       layer_(queue, config_, std::span(&weights_, 1)) {}
 
-std::unique_ptr<PrefixCache> PrefixLayer::NewCache(int32_t max_positions) const {
+std::unique_ptr<PrefixCache> PrefixLayer::NewCache(int32_t max_positions, DType kv_type) const {
   const kv::KvShape shape{
-      .num_layers = 1, .num_kv_heads = config_.num_kv_heads, .head_dim = config_.head_dim, .dtype = DType::kF32};
+      .num_layers = 1, .num_kv_heads = config_.num_kv_heads, .head_dim = config_.head_dim, .dtype = kv_type};
   return std::make_unique<PrefixCache>(shape, max_positions / kernels::kBlockPositions + 1);
 }
 

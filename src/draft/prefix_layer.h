@@ -25,7 +25,7 @@ class PrefixLayer {
  public:
   PrefixLayer(PrefixWeights weights, kernels::Queue* queue);
 
-  std::unique_ptr<PrefixCache> NewCache(int32_t max_positions) const;
+  std::unique_ptr<PrefixCache> NewCache(int32_t max_positions, DType kv_type) const;
   // Runs the rows, which stand after those absorbed before, and returns the last output [D].
   void Run(PrefixCache& cache, kernels::ConstRows hidden, std::vector<float>& last);
 

@@ -42,7 +42,8 @@ EvalLogitsResult EvalLogits(LoadedModel& loaded, const std::vector<int32_t>& pro
   kv::BlockTable table(&pool);
   const bool reserved = table.Reserve(length);
   HYDRANT_CHECK(reserved);
-  std::unique_ptr<draft::DraftState> state = loaded.drafter ? loaded.drafter->NewState(length) : nullptr;
+  std::unique_ptr<draft::DraftState> state =
+      loaded.drafter ? loaded.drafter->NewState(length, loaded.kv_type) : nullptr;
 
   EvalLogitsResult result;
   result.logits.Resize(length, loaded.weights.config.vocab_size);

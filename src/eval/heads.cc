@@ -42,8 +42,9 @@ double TimeOf(const Fn& fn) {
 // The drafter with one sequence: hidden rows go in, trees come out.
 class Draft {
  public:
-  Draft(const HeadsOptions& options, draft::Drafter* drafter)
+  Draft(const HeadsOptions& options, draft::Drafter* drafter, DType kv_type)
       : drafter_(drafter),
+        kv_type_(kv_type),
         positions_(options.committed * static_cast<int32_t>(kMostCalls + 1)),
         hidden_(options.committed, options.base->config.hidden_size),
         noise_(options.queue->table, 0, static_cast<int32_t>(options.base->config.vocab_size)) {
@@ -61,7 +62,7 @@ class Draft {
   }
 
   void Restart() {
-    state_ = drafter_->NewState(positions_);
+    state_ = drafter_->NewState(positions_, kv_type_);
     Absorb();
   }
   void Absorb() {
@@ -82,6 +83,7 @@ class Draft {
 
  private:
   draft::Drafter* drafter_;
+  DType kv_type_;
   int32_t positions_;  // that TimeOf(Absorb) may come to after Restart
   Matrix hidden_;
   kernels::NoiseCache noise_;
@@ -94,8 +96,8 @@ class Draft {
 // The same rows absorbed and the same heads run by the target and by the portable table.
 bool Check(const HeadsOptions& options) {
   Matrix found, expected;
-  Draft(options, options.drafter).Logits(found);
-  Draft(options, options.portable).Logits(expected);
+  Draft(options, options.drafter, DType::kF32).Logits(found);
+  Draft(options, options.portable, DType::kF32).Logits(expected);
   for (int64_t head = 0; head < expected.rows(); ++head) {
     if (std::memcmp(expected.row(head), found.row(head), static_cast<size_t>(found.cols()) * sizeof(float)) == 0)
       continue;
@@ -197,7 +199,7 @@ HeadsResult MeasureHeads(const HeadsOptions& options) {
   };
   if (options.portable != nullptr && note(0, "checking")) result.checked = Check(options);
   TreePass pass(options.queue, options.base, options.kv_type, options.context, 1);
-  Draft draft(options, options.drafter);
+  Draft draft(options, options.drafter, options.kv_type);
   result.step_bytes = BytesRead(*options.base);
   const std::vector<int64_t> bytes = PartBytes(options, draft.depths());
   RooflineProbe probe(options.queue->pool, options.queue->table, bytes.back());

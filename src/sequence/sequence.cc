@@ -13,7 +13,8 @@ Sequence::Sequence(const GenerationRequest& request, const SequenceSetup& setup)
       max_positions_(setup.max_positions),
       eos_token_ids_(setup.eos_token_ids),
       table_(setup.pool),
-      draft_state_(setup.drafter != nullptr ? setup.drafter->NewState(setup.max_slots) : nullptr),
+      draft_state_(setup.drafter != nullptr ? setup.drafter->NewState(setup.max_slots, setup.pool->shape().dtype)
+                                            : nullptr),
       noise_(setup.kernels, request.sampling.seed, setup.vocab_size),
       text_(setup.tokenizer, request.stop.stop),
       has_text_(setup.tokenizer != nullptr) {
