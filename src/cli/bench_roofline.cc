@@ -26,7 +26,7 @@ constexpr const char* kExamples =
     "  hydrant bench roofline\n"
     "  hydrant bench roofline --threads 2 --cpu-target avx512 --seconds 20 --json\n";
 
-const char* NameOf(eval::PageSize pages) { return pages == eval::PageSize::kHuge ? "2 MB" : "4 KB"; }
+const char* NameOf(base::PageSize pages) { return pages == base::PageSize::kHuge ? "2 MB" : "4 KB"; }
 
 Json RooflineJson(const eval::Roofline& roofline, int threads) {
   Json json = {{"threads", threads},
@@ -36,7 +36,7 @@ Json RooflineJson(const eval::Roofline& roofline, int threads) {
                {"read", Json::array()},
                {"multiply", Json::array()}};
   for (const eval::ReadRate& read : roofline.reads) {
-    Json row = {{"threads", read.threads}, {"page_bytes", read.pages == eval::PageSize::kHuge ? 2 << 20 : 4096}};
+    Json row = {{"threads", read.threads}, {"page_bytes", read.pages == base::PageSize::kHuge ? 2 << 20 : 4096}};
     PutSpread(row, "gb_s", read.gb_s);
     json["read"].push_back(std::move(row));
   }

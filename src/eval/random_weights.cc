@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "eval/page_buffer.h"
+#include "base/page_buffer.h"
 #include "hydrant/error.h"
 #include "model/linear_packer.h"
 #include "quant/dictionary.h"
@@ -189,7 +189,7 @@ bool RandomWeights::Build(const kernels::Queue& queue, const FillProgress& on_pr
                         " of memory are free",
                     "take fewer bits (--weights w4a8) or a smaller --shape");
   }
-  auto buffer = std::make_shared<PageBuffer>(bytes_, PageSize::kHuge);
+  auto buffer = std::make_shared<base::PageBuffer>(bytes_, base::PageSize::kHuge);
   const std::shared_ptr<uint8_t> memory(buffer, buffer->data());
   uint64_t done = 0;
   for (const Piece& piece : pieces_) {

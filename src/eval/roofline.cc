@@ -44,8 +44,8 @@ Share ShareOf(int64_t bytes, int threads, int thread) {
 }
 
 // Written by the threads that will read it.
-PageBuffer FilledBuffer(base::ThreadPool& pool, int64_t bytes, PageSize pages) {
-  PageBuffer buffer(static_cast<size_t>(bytes), pages);
+base::PageBuffer FilledBuffer(base::ThreadPool& pool, int64_t bytes, base::PageSize pages) {
+  base::PageBuffer buffer(static_cast<size_t>(bytes), pages);
   pool.Run([&](int thread) {
     const Share share = ShareOf(bytes, pool.num_threads(), thread);
     std::memset(buffer.data() + share.begin, 1, static_cast<size_t>(share.bytes));
@@ -108,8 +108,8 @@ int64_t DramBytes() {
 RooflineProbe::RooflineProbe(base::ThreadPool* pool, const kernels::KernelTable* table, int64_t bytes)
     : pool_(pool),
       table_(table),
-      buffer_(
-          FilledBuffer(*pool, std::clamp<int64_t>(bytes / kLine * kLine, 64 * kLine, DramBytes()), PageSize::kHuge)) {}
+      buffer_(FilledBuffer(*pool, std::clamp<int64_t>(bytes / kLine * kLine, 64 * kLine, DramBytes()),
+                           base::PageSize::kHuge)) {}
 
 double RooflineProbe::ReadGbPerSecond() {
   return ReadOnce(*pool_, *table_, buffer_.data(), static_cast<int64_t>(buffer_.size()), kPattern, pool_->num_threads(),
@@ -130,11 +130,11 @@ Roofline MeasureRoofline(const RooflineOptions& options) {
   base::ThreadPool& pool = *options.pool;
   Roofline roofline;
   roofline.buffer_bytes = options.buffer_bytes > 0 ? options.buffer_bytes : DramBytes();
-  const PageBuffer small = FilledBuffer(pool, roofline.buffer_bytes, PageSize::kSmall);
-  const PageBuffer huge = FilledBuffer(pool, roofline.buffer_bytes, PageSize::kHuge);
+  const base::PageBuffer small = FilledBuffer(pool, roofline.buffer_bytes, base::PageSize::kSmall);
+  const base::PageBuffer huge = FilledBuffer(pool, roofline.buffer_bytes, base::PageSize::kHuge);
   roofline.huge_share = huge.HugeShare();
   for (const int threads : ThreadCounts(pool)) {
-    for (const PageSize pages : {PageSize::kSmall, PageSize::kHuge}) {
+    for (const base::PageSize pages : {base::PageSize::kSmall, base::PageSize::kHuge}) {
       roofline.reads.push_back({.threads = threads, .pages = pages, .gb_s = {}});
     }
     for (const kernels::KernelTable* table : options.tables) {
@@ -148,7 +148,7 @@ Roofline MeasureRoofline(const RooflineOptions& options) {
   const Clock::time_point start = Clock::now();
   for (double share = 0; roofline.rounds < kMinRounds || share < 1; ++roofline.rounds) {
     for (size_t i = 0; i < reads.size(); ++i) {
-      const PageBuffer& buffer = roofline.reads[i].pages == PageSize::kHuge ? huge : small;
+      const base::PageBuffer& buffer = roofline.reads[i].pages == base::PageSize::kHuge ? huge : small;
       reads[i].push_back(ReadOnce(pool, *options.tables.back(), buffer.data(), roofline.buffer_bytes, kPattern,
                                   roofline.reads[i].threads));
     }

@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
+#include "base/page_buffer.h"
 #include "base/thread_pool.h"
-#include "eval/page_buffer.h"
 #include "eval/spread.h"
 #include "kernels/kernels.h"
 
@@ -37,12 +37,12 @@ class RooflineProbe {
  private:
   base::ThreadPool* pool_;
   const kernels::KernelTable* table_;
-  PageBuffer buffer_;
+  base::PageBuffer buffer_;
 };
 
 struct ReadRate {
   int threads = 0;
-  PageSize pages = PageSize::kSmall;
+  base::PageSize pages = base::PageSize::kSmall;
   Spread gb_s;
 };
 struct MultiplyRate {

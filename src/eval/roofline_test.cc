@@ -19,35 +19,11 @@ TEST(SpreadTest, MedianIsTheMiddleOrTheMeanOfTwo) {
   EXPECT_EQ(SpreadOf({}).median, 0);
 }
 
-TEST(PageBufferTest, IsZeroAlignedAndMoves) {
-  PageBuffer buffer(5000, PageSize::kHuge);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % (2U << 20), 0U);
-  EXPECT_EQ(buffer.data()[4999], 0);
-  buffer.data()[17] = 3;
-  PageBuffer moved;
-  moved = std::move(buffer);
-  EXPECT_EQ(moved.data()[17], 3);
-  EXPECT_EQ(moved.size(), 5000U);
-}
-
-TEST(PageBufferTest, SmallPagesAreNotHuge) {
-  const PageBuffer small(size_t{8} << 20, PageSize::kSmall);
-  std::memset(small.data(), 1, small.size());
-  EXPECT_EQ(small.HugeShare(), 0);
-  const PageBuffer huge(size_t{8} << 20, PageSize::kHuge);
-  std::memset(huge.data(), 1, huge.size());
-  EXPECT_LE(huge.HugeShare(), 1);
-}
-
-TEST(PageBufferTest, MoreThanThereIsIsTheUsersMistake) {
-  EXPECT_THROW(PageBuffer(size_t{1} << 60, PageSize::kHuge), UserError);
-}
-
 // The sums are checked inside; a wrong one throws.
 TEST(RooflineTest, ReadsSharesOfAnySizeOnAnyNumberOfThreads) {
   base::ThreadPool pool(3, false);
   for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
-    PageBuffer buffer(1000 * 64, PageSize::kSmall);
+    base::PageBuffer buffer(1000 * 64, base::PageSize::kSmall);
     std::memset(buffer.data(), 7, buffer.size());
     for (const int threads : {1, 2, 3}) {
       for (const int64_t lines : {1, 2, 1000}) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/kv_cache.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
 #include <string>
 
@@ -22,24 +20,30 @@ kernels::KvLayer LayerOf(const KvShape& shape, int32_t num_blocks, uint8_t* data
           .num_blocks = num_blocks};
 }
 
+// Small pools in huge pages: tale-14m's 512 positions would be 2,000 small ones, which a pass visits all. A huge page
+// is there as a whole from its first byte on, and a position writes to every head's part of every layer: so not a pool
+// of gigabytes, of which a short text uses little.
+base::PageBuffer MemoryFor(size_t bytes) {
+  constexpr size_t kHugePage = size_t{2} << 20, kMost = size_t{64} << 20;
+  try {
+    return {bytes, bytes < kHugePage || bytes > kMost ? base::PageSize::kSmall : base::PageSize::kHuge,
+            /*reserve=*/false};
+  } catch (const UserError&) {
+    throw UserError("the KV cache needs " + std::to_string(bytes >> 20) + " MiB, which this machine does not give",
+                    "ask for fewer tokens, or use --kv-type bf16");
+  }
+}
+
 }  // namespace
 
 BlockPool::BlockPool(const KvShape& shape, int32_t num_blocks)
     : shape_(shape),
       num_blocks_(num_blocks),
-      num_bytes_(static_cast<size_t>(LayerOf(shape, num_blocks, nullptr).num_bytes() * shape.num_layers)) {
-  HYDRANT_CHECK(num_blocks > 0 && num_bytes_ > 0);
-  void* memory = mmap(nullptr, num_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw UserError("the KV cache needs " + std::to_string(num_bytes_ >> 20) + " MiB, which this machine does not give",
-                    "ask for fewer tokens, or use --kv-type bf16");
-  }
-  data_ = static_cast<uint8_t*>(memory);
+      memory_(MemoryFor(static_cast<size_t>(LayerOf(shape, num_blocks, nullptr).num_bytes() * shape.num_layers))) {
+  HYDRANT_CHECK(num_blocks > 0 && memory_.size() > 0);
   // Handed out from the back: block 0 first.
   for (int32_t block = num_blocks; block-- > 0;) free_.push_back(block);
 }
-
-BlockPool::~BlockPool() { munmap(data_, num_bytes_); }
 
 int32_t BlockPool::Allocate() {
   if (free_.empty()) return -1;
@@ -55,8 +59,8 @@ void BlockPool::Free(int32_t block) {
 
 kernels::KvLayer BlockPool::layer(int64_t index) const {
   HYDRANT_CHECK(index >= 0 && index < shape_.num_layers);
-  const kernels::KvLayer first = LayerOf(shape_, num_blocks_, data_);
-  return LayerOf(shape_, num_blocks_, data_ + index * first.num_bytes());
+  const kernels::KvLayer first = LayerOf(shape_, num_blocks_, memory_.data());
+  return LayerOf(shape_, num_blocks_, memory_.data() + index * first.num_bytes());
 }
 
 BlockTable::~BlockTable() {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/page_buffer.h"
 #include "kernels/ops.h"
 
 namespace hydrant::kv {
@@ -21,11 +22,10 @@ struct KvShape {
 };
 
 // All blocks of all layers: [layer][kv head][block], inside a block as kernels::KvHead says. Memory is touched only
-// when written.
+// when written, in huge pages up to 64 MiB.
 class BlockPool {
  public:
   BlockPool(const KvShape& shape, int32_t num_blocks);  // throws UserError when the memory cannot be had
-  ~BlockPool();
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
@@ -37,13 +37,12 @@ class BlockPool {
   int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
   const KvShape& shape() const { return shape_; }
   kernels::KvLayer layer(int64_t index) const;
-  size_t num_bytes() const { return num_bytes_; }
+  size_t num_bytes() const { return memory_.size(); }
 
  private:
   KvShape shape_;
   int32_t num_blocks_;
-  size_t num_bytes_;
-  uint8_t* data_ = nullptr;
+  base::PageBuffer memory_;
   std::vector<int32_t> free_;
 };
 

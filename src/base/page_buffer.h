@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a chosen page size, for benchmarks.
+// Memory of a chosen page size.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace hydrant::eval {
+namespace hydrant::base {
 
 enum class PageSize : uint8_t { kSmall, kHuge };  // 4 KB; 2 MB where the system gives them
 
@@ -13,8 +13,9 @@ enum class PageSize : uint8_t { kSmall, kHuge };  // 4 KB; 2 MB where the system
 class PageBuffer {
  public:
   PageBuffer() = default;
-  // Throws UserError when the system has not that much memory.
-  PageBuffer(size_t bytes, PageSize pages);
+  // Throws UserError when the system has not that much memory. Without `reserve` it may be more than there is: then
+  // only what is written counts.
+  PageBuffer(size_t bytes, PageSize pages, bool reserve = true);
   ~PageBuffer();
   PageBuffer(PageBuffer&& other) noexcept;
   PageBuffer& operator=(PageBuffer&& other) noexcept;
@@ -32,4 +33,4 @@ class PageBuffer {
   size_t size_ = 0;
 };
 
-}  // namespace hydrant::eval
+}  // namespace hydrant::base

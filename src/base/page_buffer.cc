@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "eval/page_buffer.h"
+#include "base/page_buffer.h"
 
 #include <sys/mman.h>
 
@@ -11,17 +11,18 @@
 
 #include "hydrant/error.h"
 
-namespace hydrant::eval {
+namespace hydrant::base {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
 }  // namespace
 
-PageBuffer::PageBuffer(size_t bytes, PageSize pages) : size_(bytes) {
+PageBuffer::PageBuffer(size_t bytes, PageSize pages, bool reserve) : size_(bytes) {
   if (bytes == 0) return;
   mapped_ = (bytes + kHugePage - 1) / kHugePage * kHugePage + kHugePage;
-  mapping_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (reserve ? 0 : MAP_NORESERVE);
+  mapping_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (mapping_ == MAP_FAILED) {
     mapping_ = nullptr;
     throw UserError("no memory for " + std::to_string(bytes >> 20) + " MB");
@@ -64,4 +65,4 @@ double PageBuffer::HugeShare() const {
   return size_ == 0 ? 0 : std::min(1.0, huge / static_cast<double>(size_));
 }
 
-}  // namespace hydrant::eval
+}  // namespace hydrant::base
