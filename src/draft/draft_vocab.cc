@@ -24,21 +24,44 @@ std::shared_ptr<uint8_t> Lines(int64_t bytes) {
   return {memory, [](uint8_t* p) { std::free(p); }};
 }
 
-// One output's lines (and table numbers) from its place in one matrix to its place in another.
+// How an output's bytes lie in a panel: `count` pieces of `bytes`, the first at `begin`, `stride` apart.
+struct Pieces {
+  int64_t begin, count, stride, bytes;
+};
+Pieces TablesOf(const kernels::PackedMatrix& matrix, int64_t o) {
+  constexpr int64_t kPanel = kernels::kPanelOutputs;
+  if (matrix.type == kernels::PackedType::kW4) return {o * 2, matrix.steps(), kPanel * 2, 2};
+  if (matrix.type == kernels::PackedType::kOctets) return {o, matrix.steps() * 2, kPanel, 1};
+  return {0, 0, 0, 0};
+}
+Pieces CodesOf(const kernels::PackedMatrix& matrix, int64_t o) {
+  constexpr int64_t kPanel = kernels::kPanelOutputs, kLine = kernels::kLineBytes;
+  const int64_t begin = matrix.code_offset(), steps = matrix.steps();
+  switch (matrix.type) {
+    case kernels::PackedType::kW8: return {begin + o * kLine, steps * 2, kPanel * kLine, kLine};
+    case kernels::PackedType::kW4: return {begin + o * kLine, steps, kPanel * kLine, kLine};
+    case kernels::PackedType::kQuads: return {begin + o * 4, steps * 32, kPanel * 4, 4};
+    case kernels::PackedType::kOctets: break;  // eight lines of a group of 64 inputs: four for each half of the outputs
+  }
+  return {begin + o / 8 * 4 * kLine + o % 8 * 8, steps * 2, 8 * kLine, 8};
+}
+
+// One output's codes and table numbers from its place in one matrix to its place in another.
 void CopyOutput(const kernels::PackedMatrix& from, int64_t source, const kernels::PackedMatrix& to, int64_t target,
                 uint8_t* panels) {
   constexpr int64_t kPanel = kernels::kPanelOutputs, kLine = kernels::kLineBytes;
   const uint8_t* source_panel = from.panels + source / kPanel * from.panel_bytes();
   uint8_t* target_panel = panels + target / kPanel * to.panel_bytes();
-  const bool w4 = from.type == kernels::PackedType::kW4;
-  for (int64_t step = 0; w4 && step < from.steps(); ++step) {
-    std::memcpy(target_panel + (step * kPanel + target % kPanel) * 2,
-                source_panel + (step * kPanel + source % kPanel) * 2, 2);
-  }
-  const int64_t lines = from.steps() * (w4 ? 1 : 2);
+  const auto copy = [&](const Pieces& read, const Pieces& write, int64_t offset) {
+    for (int64_t i = 0; i < read.count; ++i) {
+      std::memcpy(target_panel + write.begin + i * write.stride + offset,
+                  source_panel + read.begin + i * read.stride + offset, static_cast<size_t>(read.bytes));
+    }
+  };
+  copy(TablesOf(from, source % kPanel), TablesOf(to, target % kPanel), 0);
+  const int64_t lines = from.type == kernels::PackedType::kOctets ? 4 : 1;
   for (int64_t line = 0; line < lines; ++line) {
-    std::memcpy(target_panel + to.code_offset() + (line * kPanel + target % kPanel) * kLine,
-                source_panel + from.code_offset() + (line * kPanel + source % kPanel) * kLine, kLine);
+    copy(CodesOf(from, source % kPanel), CodesOf(to, target % kPanel), line * kLine);
   }
 }
 

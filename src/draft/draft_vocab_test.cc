@@ -54,7 +54,7 @@ model::Linear FloatHead(const std::vector<float>& values, int64_t outputs, int64
   return head;
 }
 
-TEST(DraftVocabTest, CutsHeadsToTheirTokens) {
+TEST(DraftVocabTest, CutsFloatHeadsToTheirTokens) {
   constexpr int64_t kOutputs = 40, kInputs = 200;
   std::vector<float> values;
   for (int64_t i = 0; i < kOutputs * kInputs; ++i) values.push_back(static_cast<float>((i * 7919) % 251) - 125.0F);
@@ -73,16 +73,28 @@ TEST(DraftVocabTest, CutsHeadsToTheirTokens) {
       ASSERT_EQ(cut[i * kInputs + c], values[static_cast<size_t>(tokens[i]) * kInputs + c]);
     }
   }
+}
+
+TEST(DraftVocabTest, CutsPackedHeadsOfEitherLayout) {
+  constexpr int64_t kOutputs = 40, kInputs = 200;
+  std::vector<float> values;
+  for (int64_t i = 0; i < kOutputs * kInputs; ++i) values.push_back(static_cast<float>((i * 7919) % 251) - 125.0F);
+  const std::vector<int32_t> tokens = {0, 3, 15, 16, 17, 31, 32, 39, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+  base::ThreadPool pool(1, false);
   for (const auto format : {quant::WeightFormat::kW8A8, quant::WeightFormat::kW4A8}) {
-    model::Linear packed = FloatHead(values, kOutputs, kInputs);
-    packed.packed = quant::Pack({.weight = packed.weight, .name = "x", .file = "y"}, format, {}, pool);
-    const std::vector<float> whole = quant::Unpack(packed.packed->matrix);
-    cutter.Cut(packed);
-    const std::vector<float> part = quant::Unpack(packed.packed->matrix);
-    ASSERT_EQ(part.size(), tokens.size() * kInputs);
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      for (size_t c = 0; c < kInputs; ++c) {
-        ASSERT_EQ(part[i * kInputs + c], whole[static_cast<size_t>(tokens[i]) * kInputs + c]) << quant::NameOf(format);
+    for (const auto layout : {kernels::PackedLayout::kLines, kernels::PackedLayout::kInterleaved}) {
+      model::Linear head = FloatHead(values, kOutputs, kInputs);
+      head.packed = quant::Pack({.weight = head.weight, .name = "x", .file = "y"}, format, {}, pool);
+      if (layout != LayoutOf(head.packed->matrix.type)) head.packed = quant::InLayout(*head.packed, layout, pool);
+      const std::vector<float> whole = quant::Unpack(head.packed->matrix);
+      LmHeadCutter(tokens).Cut(head);
+      const std::vector<float> part = quant::Unpack(head.packed->matrix);
+      ASSERT_EQ(part.size(), tokens.size() * kInputs);
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        for (size_t c = 0; c < kInputs; ++c) {
+          ASSERT_EQ(part[i * kInputs + c], whole[static_cast<size_t>(tokens[i]) * kInputs + c])
+              << quant::NameOf(format) << " in " << NameOf(layout);
+        }
       }
     }
   }
