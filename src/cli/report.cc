@@ -184,36 +184,27 @@ double SpeedupOfSteps(const SpeedFigures& drafted, const SpeedFigures& plain) {
   return step_ms > 0 ? drafted.tokens_per_step * plain.forward_ms / step_ms : 0;
 }
 
-const TreeSpeed& Comparison::fastest() const {
-  return *std::max_element(trees.begin(), trees.end(), [](const TreeSpeed& a, const TreeSpeed& b) {
-    return a.figures.tokens_per_second < b.figures.tokens_per_second;
-  });
-}
-
 std::string ComparisonText(const EngineInfo& info, const Comparison& comparison, size_t num_tokens) {
   const auto row = [](const std::string& name, const SpeedFigures& figures) {
     return fmt::format("{:18} {:11.2f} {:10.1f} {:14.3f} {:9.3f}\n", name, figures.tokens_per_step,
                        figures.tokens_per_second, figures.forward_ms, figures.draft_ms);
   };
-  const TreeSpeed& fastest = comparison.fastest();
-  const SpeedFigures &drafted = fastest.figures, &plain = comparison.plain;
+  const auto nodes = [](const TreeSpeed& tree) {
+    return fmt::format("{} node{}", tree.nodes, tree.nodes == 1 ? "" : "s");
+  };
+  const TreeSpeed& tree = comparison.drafted;
+  const SpeedFigures &drafted = tree.figures, &plain = comparison.plain;
   std::string text =
       fmt::format("{:18} {:>11} {:>10} {:>14} {:>9}\n", "", "tokens/step", "tokens/s", "forward, ms", "draft, ms");
-  for (const TreeSpeed& tree : comparison.trees) {
-    const bool only = comparison.trees.size() == 1;
-    text += row(only ? "with " + info.drafter
-                     : fmt::format("{}, {} node{}", info.drafter, tree.nodes, tree.nodes == 1 ? "" : "s"),
-                tree.figures);
-  }
-  text += row("plain decoding", plain);
+  for (const TreeSpeed& tried : comparison.tried) text += row("trying " + nodes(tried), tried.figures);
+  text += row("with " + info.drafter, drafted) + row("plain decoding", plain);
   if (plain.tokens_per_second > 0) {
     text += fmt::format("{:18} {:>11} {:>9.2f}x", "speedup", "", drafted.tokens_per_second / plain.tokens_per_second);
     text += fmt::format("  ({:.2f}x by forward and draft alone)\n", SpeedupOfSteps(drafted, plain));
   }
   return text +
-         fmt::format(
-             "All {} tokens are equal. Median of three runs each, in turn; {} threads, {}, tree {} ({} node{}).\n",
-             num_tokens, info.threads, info.cpu_target, fastest.name, fastest.nodes, fastest.nodes == 1 ? "" : "s");
+         fmt::format("All {} tokens are equal. Median of three runs each, in turn; {} threads, {}, tree {} ({}).\n",
+                     num_tokens, info.threads, info.cpu_target, tree.name, nodes(tree));
 }
 
 }  // namespace hydrant::cli

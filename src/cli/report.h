@@ -44,12 +44,11 @@ struct TreeSpeed {
   int32_t nodes = 0;
   SpeedFigures figures;
 };
-// One prompt decoded by each tree and plainly, the same text.
+// One prompt decoded with heads and plainly in turn, the same text.
 struct Comparison {
-  std::vector<TreeSpeed> trees;  // at least one
+  std::vector<TreeSpeed> tried;  // what the tree was chosen from, in runs of their own; empty: there was no choice
+  TreeSpeed drafted;
   SpeedFigures plain;
-
-  const TreeSpeed& fastest() const;
 };
 std::string ComparisonText(const EngineInfo& info, const Comparison& comparison, size_t num_tokens);
 

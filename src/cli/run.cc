@@ -4,7 +4,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "base/mapped_file.h"
 #include "cli/chat_loop.h"
@@ -58,46 +61,65 @@ GenerationResult GenerateSilently(Engine& engine, const GenerationRequest& reque
   return engine.Generate(request, [](const Emission&) { return !Interrupted(); });
 }
 
-// Unequal tokens are our mistake, not the user's.
-void CheckEqual(const std::vector<int32_t>& drafted, const std::vector<int32_t>& plain) {
-  if (drafted == plain) return;
-  const auto [a, b] = std::mismatch(drafted.begin(), drafted.end(), plain.begin(), plain.end());
-  throw InternalError(fmt::format("decoding with heads differs from plain decoding at token {}", a - drafted.begin()),
-                      "this is a bug in hydrant; please report it with the command that led here");
+// Each way of decoding one prompt, in turn: one run untimed, then kComparisonRuns. Nothing when interrupted.
+using Way = std::function<GenerationResult()>;
+std::vector<std::vector<GenerationResult>> InTurn(std::span<const Way> ways, const std::string& title) {
+  std::vector<std::vector<GenerationResult>> runs(ways.size());
+  std::vector<int32_t> expected;
+  Progress progress(title);
+  for (size_t i = 0; i < (kComparisonRuns + 1) * ways.size(); ++i) {
+    progress.Update(static_cast<double>(i) / static_cast<double>((kComparisonRuns + 1) * ways.size()));
+    GenerationResult result = ways[i % ways.size()]();
+    if (Interrupted()) return {};
+    if (i == 0) expected = result.token_ids;
+    if (result.token_ids != expected) {
+      const auto [a, b] = std::ranges::mismatch(result.token_ids, expected);
+      throw InternalError(
+          fmt::format("two ways of decoding the same prompt differ at token {}", a - result.token_ids.begin()),
+          "this is a bug in hydrant; please report it with the command that led here");
+    }
+    if (i >= ways.size()) runs[i % ways.size()].push_back(std::move(result));
+  }
+  return runs;
 }
 
-// Every tree and plain decoding in turn, after one untimed run of each; then the fastest tree stays in use. Nothing
-// when interrupted.
-std::optional<Comparison> CompareWithPlain(Engine& engine, const RunOptions& options,
-                                           const GenerationRequest& request) {
-  std::vector<std::string> trees = options.trees;
-  if (trees.empty()) trees.emplace_back();  // the default one
+TreeSpeed TreeInUse(const Engine& engine, std::span<const GenerationResult> runs) {
+  const EngineInfo& info = engine.info();
+  return {info.tree_name, info.tree_json, info.tree_nodes, MedianFigures(runs)};
+}
+
+// Leaves the fastest of the trees in use.
+std::vector<TreeSpeed> ChooseTree(Engine& engine, const std::vector<std::string>& trees,
+                                  const GenerationRequest& request) {
+  std::vector<Way> ways;
+  for (const std::string& tree : trees) {
+    ways.emplace_back([&] {
+      engine.UseTree(tree);
+      return GenerateSilently(engine, request);
+    });
+  }
+  const auto runs = InTurn(ways, "trying trees");
+  std::vector<TreeSpeed> tried;
+  for (size_t t = 0; t < runs.size(); ++t) {
+    engine.UseTree(trees[t]);
+    tried.push_back(TreeInUse(engine, runs[t]));
+  }
+  const auto speed = [](const TreeSpeed& tree) { return tree.figures.tokens_per_second; };
+  const auto fastest = std::ranges::max_element(tried, {}, speed);
+  if (fastest != tried.end()) engine.UseTree(trees[static_cast<size_t>(fastest - tried.begin())]);
+  return tried;
+}
+
+// The tree in use beside plain decoding, in runs of their own: those that a tree was chosen by favour it.
+std::optional<Comparison> CompareWithPlain(Engine& engine, const GenerationRequest& request,
+                                           std::vector<TreeSpeed> tried) {
   GenerationRequest plain_request = request;
   plain_request.use_drafter = false;
-  Comparison comparison;
-  comparison.trees.resize(trees.size());
-  std::vector<std::vector<GenerationResult>> drafted(trees.size());
-  std::vector<GenerationResult> plain;
-  Progress progress("comparing with plain decoding");
-  for (size_t i = 0; i <= kComparisonRuns; ++i) {
-    GenerationResult without = GenerateSilently(engine, plain_request);
-    for (size_t t = 0; t < trees.size() && !Interrupted(); ++t) {
-      progress.Update(static_cast<double>(i * trees.size() + t) /
-                      static_cast<double>((kComparisonRuns + 1) * trees.size()));
-      engine.UseTree(trees[t]);
-      GenerationResult with_heads = GenerateSilently(engine, request);
-      if (Interrupted()) break;
-      CheckEqual(with_heads.token_ids, without.token_ids);
-      comparison.trees[t] = {engine.info().tree_name, engine.info().tree_json, engine.info().tree_nodes, {}};
-      if (i > 0) drafted[t].push_back(std::move(with_heads));
-    }
-    if (Interrupted()) return std::nullopt;
-    if (i > 0) plain.push_back(std::move(without));
-  }
-  for (size_t t = 0; t < trees.size(); ++t) comparison.trees[t].figures = MedianFigures(drafted[t]);
-  comparison.plain = MedianFigures(plain);
-  engine.UseTree(trees[static_cast<size_t>(&comparison.fastest() - comparison.trees.data())]);
-  return comparison;
+  const Way ways[] = {[&] { return GenerateSilently(engine, plain_request); },
+                      [&] { return GenerateSilently(engine, request); }};
+  const auto runs = InTurn(ways, "comparing with plain decoding");
+  if (runs.empty()) return std::nullopt;
+  return Comparison{std::move(tried), TreeInUse(engine, runs[1]), MedianFigures(runs[0])};
 }
 
 base::Json FiguresJson(const SpeedFigures& figures) {
@@ -107,59 +129,45 @@ base::Json FiguresJson(const SpeedFigures& figures) {
           {"forward_ms", figures.forward_ms}};
 }
 
-base::Json ComparisonJson(const Comparison& comparison) {
-  base::Json json = {{"drafted", FiguresJson(comparison.fastest().figures)},
-                     {"plain", FiguresJson(comparison.plain)},
-                     {"trees", base::Json::array()}};
-  for (const TreeSpeed& tree : comparison.trees) {
-    base::Json figures = FiguresJson(tree.figures);
-    figures["name"] = tree.name;
-    figures["nodes"] = tree.nodes;
-    figures["choices"] = base::ParseJson(tree.choices, "the tree");
-    json["trees"].push_back(std::move(figures));
-  }
+base::Json TreeJson(const TreeSpeed& tree) {
+  base::Json json = FiguresJson(tree.figures);
+  json["name"] = tree.name;
+  json["nodes"] = tree.nodes;
+  json["choices"] = base::ParseJson(tree.choices, "the tree");
   return json;
 }
 
-// A generation as `generate` makes it, and what --compare-plain asks for: after it, or of several trees before it, so
-// that it is by the fastest.
-struct Answer {
-  GenerationResult result;
-  std::optional<Comparison> comparison;
-};
-template <typename Generate>
-Answer MakeAnswer(Engine& engine, const RunOptions& options, const GenerationRequest& request,
-                  const Generate& generate) {
-  Answer answer;
-  if (options.trees.size() > 1) answer.comparison = CompareWithPlain(engine, options, request);
-  answer.result = generate();
-  const bool compared = !options.compare_plain || options.trees.size() > 1;
-  if (!compared && !Interrupted()) answer.comparison = CompareWithPlain(engine, options, request);
-  return answer;
+base::Json ComparisonJson(const Comparison& comparison) {
+  base::Json json = {{"drafted", TreeJson(comparison.drafted)},
+                     {"plain", FiguresJson(comparison.plain)},
+                     {"tried", base::Json::array()}};
+  for (const TreeSpeed& tree : comparison.tried) json["tried"].push_back(TreeJson(tree));
+  return json;
 }
 
-void PrintText(Engine& engine, const RunOptions& options, const GenerationRequest& request) {
+void PrintText(Engine& engine, const RunOptions& options, const GenerationRequest& request,
+               std::vector<TreeSpeed> tried) {
   const bool color = UseColor(options);
-  const auto generate = [&] {
-    GenerationResult result = StreamReply(engine, request, color);
-    if (!result.has_text) Print(base::DumpJson(result.token_ids) + "\n");
-    if (result.has_text && (StdoutIsTerminal() || options.compare_plain)) Print("\n");
-    if (color) PrintError(ColorLegend(static_cast<int32_t>(result.depth_offered.size())) + "\n");
-    if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
-    return result;
-  };
-  const Answer answer = MakeAnswer(engine, options, request, generate);
-  if (!answer.comparison) return;
-  Print("\n" + ComparisonText(engine.info(), *answer.comparison, answer.result.token_ids.size()));
+  const GenerationResult result = StreamReply(engine, request, color);
+  if (!result.has_text) Print(base::DumpJson(result.token_ids) + "\n");
+  if (result.has_text && (StdoutIsTerminal() || options.compare_plain)) Print("\n");
+  if (color) PrintError(ColorLegend(static_cast<int32_t>(result.depth_offered.size())) + "\n");
+  if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
+  if (!options.compare_plain || Interrupted()) return;
+  const auto comparison = CompareWithPlain(engine, request, std::move(tried));
+  if (comparison) Print("\n" + ComparisonText(engine.info(), *comparison, result.token_ids.size()));
 }
 
 void PrintJson(Engine& engine, const RunOptions& options, const GenerationRequest& request,
-               const std::string& resolved_template) {
-  const Answer answer = MakeAnswer(engine, options, request, [&] { return GenerateSilently(engine, request); });
-  base::Json json = RunJson(options, resolved_template, engine.info(), request.prompt_ids, answer.result);
-  if (answer.comparison) json["compare"] = ComparisonJson(*answer.comparison);
+               const std::string& resolved_template, std::vector<TreeSpeed> tried) {
+  const GenerationResult result = GenerateSilently(engine, request);
+  base::Json json = RunJson(options, resolved_template, engine.info(), request.prompt_ids, result);
+  if (options.compare_plain && !Interrupted()) {
+    const auto comparison = CompareWithPlain(engine, request, std::move(tried));
+    if (comparison) json["compare"] = ComparisonJson(*comparison);
+  }
   Print(base::DumpJson(json) + "\n");
-  if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, answer.result));
+  if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
 }
 
 }  // namespace
@@ -183,10 +191,13 @@ int Run(const std::vector<std::string>& args) {
   if (chat) return RunChat(engine, options, resolved_template);
   GenerationRequest request = options.request;
   request.prompt_ids = PromptIds(engine, options, resolved_template);
+  std::vector<TreeSpeed> tried;
+  if (options.trees.size() > 1) tried = ChooseTree(engine, options.trees, request);
+  if (Interrupted()) return kExitInterrupted;
   if (options.json) {
-    PrintJson(engine, options, request, resolved_template);
+    PrintJson(engine, options, request, resolved_template, std::move(tried));
   } else {
-    PrintText(engine, options, request);
+    PrintText(engine, options, request, std::move(tried));
   }
   return Interrupted() ? kExitInterrupted : kExitOk;
 }

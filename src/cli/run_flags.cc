@@ -217,7 +217,7 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   flags.Repeated(
       "--tree", "TREE", [&options](const std::string& value) { options.trees.push_back(value); },
       "Preset name, JSON file or literal list of paths (default: the heads' trees.json, else mc_sim_7b_63); may be "
-      "given several times with --compare-plain: the fastest writes the text");
+      "given several times with --compare-plain: all are tried first, and the fastest is used");
   AddPromptFlags(flags, options);
   AddSamplingFlags(flags, options.request.sampling);
   AddStopFlags(flags, options.request.stop);
