@@ -45,12 +45,15 @@ using TileFunction = void (*)(const PackedMatmulArgs& args, const uint8_t* panel
                               const uint8_t* ahead, int32_t* sums);
 
 template <bool kOctets, int kRows, int kFetch>
-inline void SumTile(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead,
-                    int32_t* sums) {
+void SumTile(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead,
+             int32_t* sums) {
   if constexpr (kOctets) {
     SumOctets<kRows, kFetch>(args, panel, codes, ahead, sums);
   } else {
-    SumQuads<kRows, kFetch>(args, panel, codes, ahead, sums);
+    __m512i vectors[kRows] = {};
+    AddQuads<kRows, kFetch>(args.steps, panel, codes, ahead, vectors);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) _mm512_store_si512(sums + r * kPanelOutputs, vectors[r]);
   }
 }
 
@@ -59,16 +62,26 @@ inline void SumTile(const PackedMatmulArgs& args, const uint8_t* panel, const in
 using PanelsFunction = void (*)(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 
 template <bool kOctets, int kRows, int kFetch>
-void FinishPanels(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
-  const RowBlock& block = args.blocks[0];
+void FinishPanels(const PackedMatmulArgs& call, int64_t panel_begin, int64_t panel_end) {
+  const PackedMatmulArgs args = call;  // its own, for the compiler: no store to an output changes it
+  const RowBlock block = args.blocks[0];
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     if (args.steps > kFewSteps) FetchOutputs(args, p, block);
-    const uint8_t* panel = args.panels + p * args.panel_bytes;
-    alignas(64) int32_t sums[kRows * kPanelOutputs];
-    SumTile<kOctets, kRows, kFetch>(args, panel, block.codes, panel + args.panel_bytes, sums);
+    const uint8_t *panel = args.panels + p * args.panel_bytes, *next = panel + args.panel_bytes;
+    __m512i sums[kRows];
+    if constexpr (kOctets) {
+      alignas(64) int32_t raw[kRows * kPanelOutputs];
+      SumOctets<kRows, kFetch>(args, panel, block.codes, next, raw);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) sums[r] = SumOf(args, raw, r);
+    } else {
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) sums[r] = _mm512_set1_epi32(-args.sums128[r]);
+      AddQuads<kRows, kFetch>(args.steps, panel, block.codes, next, sums);
+    }
     const PanelOutputs outputs(args, p);
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) outputs.Finish(r, _mm512_cvtepi32_ps(SumOf(args, sums, r)));
+    for (int r = 0; r < kRows; ++r) outputs.Finish(r, _mm512_cvtepi32_ps(sums[r]));
   }
 }
 

@@ -18,19 +18,18 @@ inline void FetchQuads(const uint8_t* line, const uint8_t* ahead, int i) {
 }
 
 // The products of a row are added to one of kChains sums in turn: a product takes 4 cycles and one begins every cycle,
-// so few rows need several. sums: [kRows][16].
+// so few rows need several. sums: [kRows], to which the products are added.
 template <int kRows, int kFetch>
-inline void SumQuads(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead,
-                     int32_t* sums) {
+inline void AddQuads(int64_t steps, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead, __m512i* sums) {
   constexpr int kLineQuads = static_cast<int>(kLineBytes / 4);
   constexpr int kChains = kRows == 1 ? 4 : kRows <= 4 ? 2 : 1;
   __m512i chains[kChains][kRows];
 #pragma GCC unroll 8
   for (int c = 0; c < kChains; ++c) {
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) chains[c][r] = _mm512_setzero_si512();
+    for (int r = 0; r < kRows; ++r) chains[c][r] = c == 0 ? sums[r] : _mm512_setzero_si512();
   }
-  for (int64_t line = 0; line < args.steps * (kStepInputs / kLineBytes); ++line) {
+  for (int64_t line = steps * (kStepInputs / kLineBytes); line > 0; --line) {
 #pragma GCC unroll 16
     for (int q = 0; q < kLineQuads; ++q) {
       const __m512i weights = _mm512_load_si512(panel + kLineBytes * q);
@@ -49,9 +48,8 @@ inline void SumQuads(const PackedMatmulArgs& args, const uint8_t* panel, const i
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    __m512i sum = chains[0][r];
+    sums[r] = chains[0][r];
 #pragma GCC unroll 8
-    for (int c = 1; c < kChains; ++c) sum = _mm512_add_epi32(sum, chains[c][r]);
-    _mm512_store_si512(sums + r * kPanelOutputs, sum);
+    for (int c = 1; c < kChains; ++c) sums[r] = _mm512_add_epi32(sums[r], chains[c][r]);
   }
 }
