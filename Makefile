@@ -8,8 +8,9 @@ PROMPT ?= Once upon a time there was a little fox who
 MODEL  ?= models/tale-14m
 DRAFT  ?= models/tale-14m-hydra-pp
 WEIGHTS ?= w8a8
-# Drafts need not be exact, and base and heads together then stay in more machines' last-level cache.
-HEAD_WEIGHTS ?= w4a8
+HEAD_WEIGHTS ?= w8a8
+# Tokens that heads may draft: frequent ones of stories, like the prompt. Empty: all.
+DRAFT_VOCAB ?= $(DRAFT)/draft_vocab_stories.json
 # Which tree pays depends on the machine and its hour: the demo measures these and goes on with the fastest.
 TREES  ?= [[0]] [[0],[0,0]] [[0],[0,0],[0,0,0]] $(DRAFT)/trees.json
 
@@ -24,7 +25,7 @@ all: install-deps  ## everything: the binary, tests, benchmarks, example
 	@$(call cmake_build,all)
 
 demo: install-deps build  ## the embedded model with its heads on a prompt, beside plain decoding (PROMPT="...")
-	build/release/hydrant run --model $(MODEL) --draft $(DRAFT) --weights $(WEIGHTS) --head-weights $(HEAD_WEIGHTS) $(foreach tree,$(TREES),--tree '$(tree)') --template none --prompt "$(PROMPT)" --max-tokens 200 --stats --compare-plain
+	build/release/hydrant run --model $(MODEL) --draft $(DRAFT) --weights $(WEIGHTS) --head-weights $(HEAD_WEIGHTS) $(addprefix --draft-vocab ,$(DRAFT_VOCAB)) $(foreach tree,$(TREES),--tree '$(tree)') --template none --prompt "$(PROMPT)" --max-tokens 200 --stats --compare-plain
 
 test: all  ## every test but the slow sanitizer and fuzz runs
 	ctest --preset release -j 2 --no-tests=error
