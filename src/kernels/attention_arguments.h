@@ -67,10 +67,13 @@ struct AttentionArgs {
   float* scratch = nullptr;     // AttentionScratch floats, on a 64-byte line
 };
 
+inline constexpr int64_t kQueryPad = 16;  // floats between packed queries, at most
+
 // Columns of packed queries and of outputs (tiles round their number up, by 3 at most), 16 merged pairs of values, a
 // step of keys, scores of the tail blocks for 16 columns.
 static inline int64_t AttentionScratch(int64_t head_dim, int64_t columns, int64_t num_tail_blocks) {
-  return (2 * (columns + 3) + 16) * ValueWidth(head_dim) + (num_tail_blocks + 1) * 16 * kBlockPositions;
+  return (2 * (columns + 3) + 16) * ValueWidth(head_dim) + (columns + 3) * kQueryPad +
+         (num_tail_blocks + 1) * 16 * kBlockPositions;
 }
 
 // Keys and values of one kv head for rows whose slots are given: row r's are at k + r * k_stride and v + r * v_stride.

@@ -5,11 +5,18 @@
 
 constexpr int64_t kMaxScores = (kTileColumns > kMaxBlocksAtOnce ? kTileColumns : kMaxBlocksAtOnce) * 2 * 32;
 
+// From a packed query to the next: dwords of one step each, rounded up to whole vectors, and 4 more, so that a step's
+// dwords of eight queries do not lie in one bank of the cache (7B, 1,000 positions, 64 rows: 123 to 131 ms without).
+template <FloatType kType>
+inline int64_t QueryStride(int64_t head_dim) {
+  return ValueWidth(head_dim) / Steps<kType>::kDims + 4;
+}
+
 // scores[b][c][i], for kHalves * 16 positions i of each block: one chain over the steps, in order. The unrolling is
 // not a hint: GCC 12 keeps arrays of registers in memory around loops that it has not unrolled early.
 template <FloatType kType, int64_t kColumns, int64_t kBlocks, int64_t kHalves>
-inline void ScoreTile(const uint32_t* q, int64_t steps, const uint8_t* const* keys, const uint8_t* const* ahead,
-                      int64_t half, float* scores) {
+inline void ScoreTile(const uint32_t* q, int64_t q_stride, int64_t steps, const uint8_t* const* keys,
+                      const uint8_t* const* ahead, int64_t half, float* scores) {
   using Step = Steps<kType>;
   constexpr int64_t kLaneBytes = 16 * Step::kLaneBytes, kUnits = kBlocks * kHalves;
   Lanes sums[kColumns * kUnits];
@@ -25,7 +32,7 @@ inline void ScoreTile(const uint32_t* q, int64_t steps, const uint8_t* const* ke
     }
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kColumns * kUnits; ++i) {
-      sums[i] = Step::MulAdd(wide[i % kUnits], Step::Broadcast(q + s * kColumns + i / kUnits), sums[i]);
+      sums[i] = Step::MulAdd(wide[i % kUnits], Step::Broadcast(q + i / kUnits * q_stride + s), sums[i]);
     }
   }
 #pragma GCC unroll 16
@@ -35,7 +42,7 @@ inline void ScoreTile(const uint32_t* q, int64_t steps, const uint8_t* const* ke
   }
 }
 
-// scores[b][c][32] of `columns` queries, packed [steps][columns], against `count` blocks.
+// scores[b][c][32] of `columns` queries, packed [columns][QueryStride], against `count` blocks.
 template <FloatType kType, int64_t kColumns>
 inline void ScoreBlocks(int64_t columns, const uint32_t* q, int64_t head_dim, int32_t count, const uint8_t* const* keys,
                         const uint8_t* const* ahead, float* scores) {
@@ -46,16 +53,17 @@ inline void ScoreBlocks(int64_t columns, const uint32_t* q, int64_t head_dim, in
   }
   constexpr int64_t kHalves = HalvesAtOnce(kColumns);
   constexpr int32_t kBlocks = BlocksAtOnce(kColumns);
-  const int64_t steps = head_dim / Steps<kType>::kDims;
+  const int64_t steps = head_dim / Steps<kType>::kDims, stride = QueryStride<kType>(head_dim);
   int32_t b = 0;
   for (; b + kBlocks <= count; b += kBlocks) {
     for (int64_t half = 0; half < 2; half += kHalves) {
-      ScoreTile<kType, kColumns, kBlocks, kHalves>(q, steps, keys + b, ahead + b, half, scores + b * kColumns * 32);
+      ScoreTile<kType, kColumns, kBlocks, kHalves>(q, stride, steps, keys + b, ahead + b, half,
+                                                   scores + b * kColumns * 32);
     }
   }
   for (; b < count; ++b) {
     for (int64_t half = 0; half < 2; half += kHalves) {
-      ScoreTile<kType, kColumns, 1, kHalves>(q, steps, keys + b, ahead + b, half, scores + b * kColumns * 32);
+      ScoreTile<kType, kColumns, 1, kHalves>(q, stride, steps, keys + b, ahead + b, half, scores + b * kColumns * 32);
     }
   }
 }
