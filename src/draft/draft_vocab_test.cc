@@ -46,56 +46,55 @@ TEST(DraftVocabTest, CountsTokens) {
   EXPECT_EQ(MostFrequentTokens(text, 50, 10).size(), 10U);
 }
 
-model::Linear FloatHead(const std::vector<float>& values, int64_t outputs, int64_t inputs) {
+constexpr int64_t kOutputs = 40, kInputs = 200;
+const std::vector<int32_t> kTokens = {0, 3, 15, 16, 17, 31, 32, 39, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+
+std::vector<float> HeadValues() {
+  std::vector<float> values;
+  for (int64_t i = 0; i < kOutputs * kInputs; ++i) values.push_back(static_cast<float>((i * 7919) % 251) - 125.0F);
+  return values;
+}
+
+// Reads `values` where they are.
+model::Linear FloatHead(const std::vector<float>& values) {
   model::Linear head;
   head.weight.data = reinterpret_cast<const uint8_t*>(values.data());
-  head.weight.shape = {outputs, inputs};
-  for (int64_t o = 0; o < outputs; ++o) head.bias.push_back(static_cast<float>(o));
+  head.weight.shape = {kOutputs, kInputs};
+  for (int64_t o = 0; o < kOutputs; ++o) head.bias.push_back(static_cast<float>(o));
   return head;
 }
 
-TEST(DraftVocabTest, CutsFloatHeadsToTheirTokens) {
-  constexpr int64_t kOutputs = 40, kInputs = 200;
-  std::vector<float> values;
-  for (int64_t i = 0; i < kOutputs * kInputs; ++i) values.push_back(static_cast<float>((i * 7919) % 251) - 125.0F);
-  const std::vector<int32_t> tokens = {0, 3, 15, 16, 17, 31, 32, 39, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
-  base::ThreadPool pool(1, false);
-  LmHeadCutter cutter(tokens);
-  model::Linear floats = FloatHead(values, kOutputs, kInputs), again = floats;
-  cutter.Cut(floats);
-  cutter.Cut(again);
-  EXPECT_EQ(floats.weight.data, again.weight.data);
-  EXPECT_EQ(floats.outputs(), static_cast<int64_t>(tokens.size()));
-  const std::vector<float> cut = ToFloats(floats.weight);
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    EXPECT_EQ(floats.bias[i], static_cast<float>(tokens[i]));
-    for (size_t c = 0; c < kInputs; ++c) {
-      ASSERT_EQ(cut[i * kInputs + c], values[static_cast<size_t>(tokens[i]) * kInputs + c]);
-    }
+void ExpectOutputsOfTokens(const std::vector<float>& part, const std::vector<float>& whole) {
+  ASSERT_EQ(part.size(), kTokens.size() * kInputs);
+  for (size_t i = 0; i < part.size(); ++i) {
+    const auto output = static_cast<size_t>(kTokens[i / kInputs]);
+    ASSERT_EQ(part[i], whole[output * kInputs + i % kInputs]) << "output " << i / kInputs;
   }
 }
 
+TEST(DraftVocabTest, CutsFloatHeadsToTheirTokens) {
+  const std::vector<float> values = HeadValues();
+  LmHeadCutter cutter(kTokens);
+  model::Linear floats = FloatHead(values), again = floats;
+  cutter.Cut(floats);
+  cutter.Cut(again);
+  EXPECT_EQ(floats.weight.data, again.weight.data);
+  EXPECT_EQ(floats.bias, std::vector<float>(kTokens.begin(), kTokens.end()));
+  ExpectOutputsOfTokens(ToFloats(floats.weight), values);
+}
+
 TEST(DraftVocabTest, CutsPackedHeadsOfEitherLayout) {
-  constexpr int64_t kOutputs = 40, kInputs = 200;
-  std::vector<float> values;
-  for (int64_t i = 0; i < kOutputs * kInputs; ++i) values.push_back(static_cast<float>((i * 7919) % 251) - 125.0F);
-  const std::vector<int32_t> tokens = {0, 3, 15, 16, 17, 31, 32, 39, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+  const std::vector<float> values = HeadValues();
   base::ThreadPool pool(1, false);
   for (const auto format : {quant::WeightFormat::kW8A8, quant::WeightFormat::kW4A8}) {
     for (const auto layout : {kernels::PackedLayout::kLines, kernels::PackedLayout::kInterleaved}) {
-      model::Linear head = FloatHead(values, kOutputs, kInputs);
+      SCOPED_TRACE(quant::NameOf(format) + std::string(" in ") + NameOf(layout));
+      model::Linear head = FloatHead(values);
       head.packed = quant::Pack({.weight = head.weight, .name = "x", .file = "y"}, format, {}, pool);
       if (layout != LayoutOf(head.packed->matrix.type)) head.packed = quant::InLayout(*head.packed, layout, pool);
       const std::vector<float> whole = quant::Unpack(head.packed->matrix);
-      LmHeadCutter(tokens).Cut(head);
-      const std::vector<float> part = quant::Unpack(head.packed->matrix);
-      ASSERT_EQ(part.size(), tokens.size() * kInputs);
-      for (size_t i = 0; i < tokens.size(); ++i) {
-        for (size_t c = 0; c < kInputs; ++c) {
-          ASSERT_EQ(part[i * kInputs + c], whole[static_cast<size_t>(tokens[i]) * kInputs + c])
-              << quant::NameOf(format) << " in " << NameOf(layout);
-        }
-      }
+      LmHeadCutter(kTokens).Cut(head);
+      ExpectOutputsOfTokens(quant::Unpack(head.packed->matrix), whole);
     }
   }
 }
