@@ -15,7 +15,7 @@
 
 namespace hydrant::micro {
 
-// Of the core clock at this moment, by a chain of additions of one cycle each.
+// Of the core clock at this moment, by a chain of multiplications of three cycles each.
 double SecondsPerCycle();
 
 // Runs from its construction, just before a benchmark's loop, to Count*, just behind it.
