@@ -11,6 +11,8 @@ namespace hydrant::kernels {
 namespace {
 
 #define HYDRANT_INLINE __attribute__((always_inline)) inline
+#include "kernels/transpose_avx512.h"
+
 #include "kernels/matmul_packed_amx_vectors_avx512.h"
 
 inline __m512i TableOf(const uint8_t* dictionary, uint8_t number) {
@@ -25,8 +27,8 @@ namespace hydrant::micro {
 
 void ExpandByVpermb(const uint8_t* lines, const uint8_t* tables, const uint8_t* dictionary, int64_t count,
                     uint8_t* out) {
-  for (int64_t n = 0; n < count; ++n) {
-    kernels::Avx512Vectors::Expand(lines + 64 * n, tables + 2 * n, dictionary, out + 128 * n, out + 128 * n + 64);
+  for (int64_t n = 0; n < count; n += 4) {
+    kernels::Avx512Vectors::Expand(lines + 64 * n, tables + 2 * n, dictionary, out + 128 * n);
   }
 }
 
@@ -43,7 +45,7 @@ void ExpandByVpshufb(const uint8_t* lines, const uint8_t* tables, const uint8_t*
 }
 
 void FinishTileByAvx512(const kernels::PackedMatmulArgs& args, const kernels::RowBlock& block, const int32_t* sums) {
-  kernels::Avx512Vectors::Finish(args, 0, block, sums, nullptr);
+  kernels::Avx512Vectors::Finish(args, 0, block, sums);
 }
 
 }  // namespace hydrant::micro

@@ -7,6 +7,7 @@
 //   Zero<t>()
 //   Load<t, offset = 0>(from), Store<t>(to): 16 lines of 64 contiguous bytes, at from + offset. Compact tiles can be
 //     declared to the compiler exactly.
+//   LoadOnce<t>(from): as Load, for bytes from L2 that should not take a place in L1.
 //   LoadLines<t>(from, stride), StoreLines<t>(to, stride): lines that are `stride` bytes apart.
 //   MultiplyU8S8<c, a, b>(): c[m][n] += sum over k of a[m][k] * b[k / 4][n][k % 4], a unsigned, b signed; sums wrap.
 //   MultiplyBf16<c, a, b>(): c[m][n] += (chain over k of a[m][2k] * b[k][n][0]) + (chain over k of a[m][2k + 1] *

@@ -37,6 +37,13 @@ class TileInstructions {
   }
 
   template <int kTile>
+  void LoadOnce(const void* from) {
+    __asm__ volatile("tileloaddt1 (%1,%2,1), %%tmm%c0"
+                     :
+                     : "i"(kTile), "r"(from), "r"(kTileRowBytes), "m"(*static_cast<const Bytes*>(from)));
+  }
+
+  template <int kTile>
   void Store(void* to) {
     __asm__ volatile("tilestored %%tmm%c1, (%2,%3,1)"
                      : "=m"(*static_cast<Bytes*>(to))

@@ -33,6 +33,11 @@ class SoftwareTiles {
   }
 
   template <int kTile>
+  void LoadOnce(const void* from) {
+    Load<kTile>(from);
+  }
+
+  template <int kTile>
   void LoadLines(const void* from, int64_t stride) {
     Require(Usable(kTile));
     const int64_t rows = config_.rows[kTile], row_bytes = config_.row_bytes[kTile];

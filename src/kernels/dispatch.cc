@@ -88,6 +88,7 @@ KernelTable MakeAmx() {
   table.peak = PeakAmx();
   table.plan_row_blocks = PlanRowBlocksTiles;
   table.quad_codes = true;
+  table.pack_quads = PackQuadsAvx512;
   return table;
 }
 #endif
@@ -97,11 +98,13 @@ KernelTable MakeAmxTwin() {
   KernelTable table = MakePortable();
   table.packed_matmul = PackedMatmulAmxTwin;
   table.attention = AttentionAmxTwin;
+  table.pack_quads = PackQuadsPortable;
 #if defined(__x86_64__)
   if (DetectCpuFeatures().avx512) {
     table = MakeAvx512();
     table.packed_matmul = PackedMatmulAmxTwinAvx512;
     table.attention = AttentionAmxTwinAvx512;
+    table.pack_quads = PackQuadsAvx512;
   }
 #endif
   table.name = "amx-twin";

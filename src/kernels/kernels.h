@@ -33,6 +33,8 @@ struct KernelTable {
   bool reads_lines;        // packed_matmul takes w8 and w4,
   bool reads_interleaved;  // quads and octets
   bool quad_codes;         // RowBlock::codes as quads; else as lines
+  // Where quad_codes: 64 codes each of rows <= 16 rows, `stride` bytes apart, to [16 quads][16 rows][4].
+  void (*pack_quads)(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile);
   void (*attention)(const AttentionArgs& args);
   void (*store_kv)(const StoreKvArgs& args);
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);

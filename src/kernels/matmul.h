@@ -96,6 +96,7 @@ class MatmulInput {
   void PlanCodes();
   void Quantize(int64_t row, const float* x);
   void PackFloats(Queue& queue, ConstRows x);
+  void PackQuads(Queue& queue);
   template <typename MakeRow>
   void LoadMade(Queue& queue, ConstRows made, int64_t operations_per_row, const MakeRow& make_row);
   void Floats(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const;
@@ -108,6 +109,7 @@ class MatmulInput {
   std::vector<Piece> pieces_;
   std::vector<RowBlock> blocks_;
   std::vector<CodePlace> places_;                 // [code rows]
+  int64_t lines_offset_ = -1;                     // of the code rows one by one, before they become quads; -1: never
   std::unique_ptr<uint8_t[], FreeLines> memory_;  // packed floats, or codes
   int64_t capacity_ = 0;                          // of memory_, bytes
   std::vector<float> scales_;                     // [R]

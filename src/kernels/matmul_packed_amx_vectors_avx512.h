@@ -2,23 +2,32 @@
 // Expansion and epilogue of the tile matmul by AVX-512. Included inside an unnamed namespace.
 
 struct Avx512Vectors {
-  // VPERMB looks at six bits of an index; the upper two choose among four equal copies of a table, so the nibbles need
-  // no mask. 3 instructions and 2 stores for 128 weights; VPSHUFB would take 5.
-  HYDRANT_INLINE static void Expand(const uint8_t* line, const uint8_t* tables, const uint8_t* dictionary, uint8_t* low,
-                                    uint8_t* high) {
-    const __m512i codes = _mm512_load_si512(line);
-    _mm512_store_si512(low, _mm512_permutexvar_epi8(codes, Table(dictionary, tables[0])));
-    _mm512_store_si512(high, _mm512_permutexvar_epi8(_mm512_srli_epi16(codes, 4), Table(dictionary, tables[1])));
+  // Four lines of codes, with two table numbers each, to [4][2 halves][64] weights. VPERMB looks at six bits of an
+  // index; the upper two choose among four equal copies of a table, so the nibbles need no mask. 3 instructions and 2
+  // stores for 128 weights; VPSHUFB would take 5. Numbers are taken out of one word, since loads are scarcer than
+  // arithmetic here, and both halves of a line are stored side by side (const tables, Granite Rapids: 21.5 -> 18.8 ns a
+  // step of 32 lines).
+  HYDRANT_INLINE static void Expand(const uint8_t* lines, const uint8_t* tables, const uint8_t* dictionary,
+                                    uint8_t* to) {
+    uint64_t numbers;
+    __builtin_memcpy(&numbers, tables, sizeof(numbers));
+#pragma GCC unroll 4
+    for (int line = 0; line < 4; ++line) {
+      const __m512i codes = _mm512_load_si512(lines + line * kLineBytes);
+      const __m512i low = Table(dictionary, numbers, 2 * line), high = Table(dictionary, numbers, 2 * line + 1);
+      _mm512_store_si512(to + 2 * line * kLineBytes, _mm512_permutexvar_epi8(codes, low));
+      _mm512_store_si512(to + (2 * line + 1) * kLineBytes,
+                         _mm512_permutexvar_epi8(_mm512_srli_epi16(codes, 4), high));
+    }
   }
 
-  static void Finish(const PackedMatmulArgs& args, int64_t panel, const RowBlock& block, const int32_t* sums,
-                     const int32_t* more) {
+  static void Finish(const PackedMatmulArgs& args, int64_t panel, const RowBlock& block, const int32_t* sums) {
     __m512i rows[kTileRows];
     if (block.rows <= 2) {
-      for (int64_t r = 0; r < block.rows; ++r) rows[r] = Column(sums, more, r);
+      for (int64_t r = 0; r < block.rows; ++r) rows[r] = Column(sums, r);
     } else {
-      Load(sums, more, rows);
-      Transpose(rows);
+      for (int64_t o = 0; o < kPanelOutputs; ++o) rows[o] = _mm512_load_si512(sums + o * kTileRows);
+      TransposeDwords(rows);
     }
     const int64_t output = panel * kPanelOutputs, rest = args.outputs - output;
     const auto mask = static_cast<__mmask16>(rest < kPanelOutputs ? (1U << rest) - 1U : 0xffffU);
@@ -46,51 +55,19 @@ struct Avx512Vectors {
   }
 
  private:
-  static __m512i Table(const uint8_t* dictionary, uint8_t number) {
-    const void* table = dictionary + number * kTableEntries;
-    return _mm512_broadcast_i32x4(_mm_load_si128(static_cast<const __m128i*>(table)));
+  // The table whose number is byte `at` of eight: its offset is 16 times that, a rotation and a mask.
+  HYDRANT_INLINE static __m512i Table(const uint8_t* dictionary, uint64_t numbers, int at) {
+    static_assert(kTableEntries == 16);
+    const int by = (8 * at + 60) % 64;
+    const uint64_t offset = (numbers >> by | numbers << (64 - by)) & 0xff0;
+    return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(dictionary + offset)));
   }
 
   // One code row of 16 outputs: cheaper for one or two than to transpose 16.
-  static __m512i Column(const int32_t* sums, const int32_t* more, int64_t r) {
+  static __m512i Column(const int32_t* sums, int64_t r) {
     const __m512i places =
         _mm512_slli_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), 4);
-    const __m512i column = _mm512_i32gather_epi32(places, sums + r, 4);
-    return more == nullptr ? column : _mm512_add_epi32(column, _mm512_i32gather_epi32(places, more + r, 4));
-  }
-
-  static void Load(const int32_t* sums, const int32_t* more, __m512i* m) {
-    for (int64_t o = 0; o < kPanelOutputs; ++o) m[o] = _mm512_load_si512(sums + o * kTileRows);
-    if (more == nullptr) return;
-    for (int64_t o = 0; o < kPanelOutputs; ++o) {
-      m[o] = _mm512_add_epi32(m[o], _mm512_load_si512(more + o * kTileRows));
-    }
-  }
-
-  // 16 x 16: 4 x 4 blocks inside each 128 bits, then the blocks.
-  static void Transpose(__m512i* m) {
-    __m512i a[16], b[16];
-    for (int i = 0; i < 16; i += 4) {
-      const __m512i low01 = _mm512_unpacklo_epi32(m[i], m[i + 1]), high01 = _mm512_unpackhi_epi32(m[i], m[i + 1]);
-      const __m512i low23 = _mm512_unpacklo_epi32(m[i + 2], m[i + 3]);
-      const __m512i high23 = _mm512_unpackhi_epi32(m[i + 2], m[i + 3]);
-      a[i] = _mm512_unpacklo_epi64(low01, low23);
-      a[i + 1] = _mm512_unpackhi_epi64(low01, low23);
-      a[i + 2] = _mm512_unpacklo_epi64(high01, high23);
-      a[i + 3] = _mm512_unpackhi_epi64(high01, high23);
-    }
-    for (int j = 0; j < 4; ++j) {
-      b[j] = _mm512_shuffle_i32x4(a[j], a[j + 4], 0x88);
-      b[j + 4] = _mm512_shuffle_i32x4(a[j], a[j + 4], 0xDD);
-      b[j + 8] = _mm512_shuffle_i32x4(a[j + 8], a[j + 12], 0x88);
-      b[j + 12] = _mm512_shuffle_i32x4(a[j + 8], a[j + 12], 0xDD);
-    }
-    for (int j = 0; j < 4; ++j) {
-      m[j] = _mm512_shuffle_i32x4(b[j], b[j + 8], 0x88);
-      m[j + 8] = _mm512_shuffle_i32x4(b[j], b[j + 8], 0xDD);
-      m[j + 4] = _mm512_shuffle_i32x4(b[j + 4], b[j + 12], 0x88);
-      m[j + 12] = _mm512_shuffle_i32x4(b[j + 4], b[j + 12], 0xDD);
-    }
+    return _mm512_i32gather_epi32(places, sums + r, 4);
   }
 
   // f32(256.0 * high + low): exact in double.

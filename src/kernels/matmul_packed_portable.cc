@@ -134,6 +134,12 @@ void QuantizeRowPortable(const QuantizeArgs& args) {
   if (args.low != nullptr) *args.low_sum128 = static_cast<int32_t>(low_sum * 128U);
 }
 
+void PackQuadsPortable(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile) {
+  for (int64_t i = 0; i < 64; ++i) {
+    for (int64_t r = 0; r < 16; ++r) tile[i / 4 * 64 + r * 4 + i % 4] = r < rows ? lines[r * stride + i] : int8_t{0};
+  }
+}
+
 int64_t PlanRowBlocksPortable(int64_t code_rows, int64_t* sizes) {
   sizes[0] = code_rows;
   return code_rows > 0 ? 1 : 0;

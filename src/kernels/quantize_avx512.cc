@@ -88,9 +88,19 @@ inline void StoreLine(int8_t* to, int64_t quad_stride, Line line) {
 }
 
 #include "kernels/quantize_inl.h"
+#include "kernels/transpose_avx512.h"
 
 }  // namespace
 
 void QuantizeRowAvx512(const QuantizeArgs& args) { QuantizeRow(args); }
+
+void PackQuadsAvx512(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile) {
+  __m512i quads[16];
+  for (int64_t r = 0; r < 16; ++r) {
+    quads[r] = r < rows ? _mm512_loadu_si512(lines + r * stride) : _mm512_setzero_si512();
+  }
+  TransposeDwords(quads);
+  for (int64_t q = 0; q < 16; ++q) _mm512_storeu_si512(tile + q * 64, quads[q]);
+}
 
 }  // namespace hydrant::kernels

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of activations to int8 codes, for targets that give (inside their unnamed namespace, before including this):
-//   uint32_t LargestBits(x, n)            the largest |x[i]| as its bits; bits order like magnitudes, NaN and infinity
-//   last Line                                  64 codes Line ZeroLine() Line ToCodes(x, n, factor)            rint(x[i]
-//   * factor), of n <= 64 floats; 0 past n Line ToPlanes(x, n, factor, low)      the same in two planes void
-//   StoreLine(to, quad_stride, line) Sums                                  { Line-wise }, Sums ZeroSums(),
-//   AddLine(sums, line), uint32_t Total(sums)
+//   uint32_t LargestBits(x, n)             the largest |x[i]| as its bits; bits order like magnitudes, NaN and infinity
+//                                          come last
+//   Line                                   64 codes
+//   Line ZeroLine()
+//   Line ToCodes(x, n, factor)             rint(x[i] * factor) of n <= 64 floats; 0 past n
+//   Line ToPlanes(x, n, factor, low)       the same in two planes
+//   void StoreLine(to, quad_stride, line)
+//   Sums, Sums ZeroSums(), AddLine(sums, line), uint32_t Total(sums)
 
 inline float FromBits(uint32_t bits) {
   float value;

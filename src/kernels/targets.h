@@ -31,6 +31,9 @@ void QuantizeRowPortable(const QuantizeArgs& args);
 void QuantizeRowAvx2(const QuantizeArgs& args);
 void QuantizeRowAvx512(const QuantizeArgs& args);
 
+void PackQuadsPortable(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile);
+void PackQuadsAvx512(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile);
+
 int64_t PlanRowBlocksPortable(int64_t code_rows, int64_t* sizes);
 int64_t PlanRowBlocksAvx2(int64_t code_rows, int64_t* sizes);
 int64_t PlanRowBlocksAvx512(int64_t code_rows, int64_t* sizes);
