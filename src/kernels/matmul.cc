@@ -24,6 +24,19 @@ int64_t PanelsOf(const MatmulJob& job) { return (job.weight->outputs + kPanelOut
 
 int64_t PaddedInputs(int64_t inputs) { return (inputs + kStepInputs - 1) / kStepInputs * kStepInputs; }
 
+// Tiles expand weights once for all code rows of a call, so they take as many as they may.
+int64_t ChunkRows(const KernelTable& table, InputKind kind) {
+  if (kind == InputKind::kF32 || !table.quad_codes) return kMatmulRows;
+  return kind == InputKind::kInt16 ? kMaxCodeRows / 2 : kMaxCodeRows;
+}
+
+// Panels that stay in a second-level cache (1 or 2 MB) while several chunks of rows go through them.
+int64_t GroupPanels(const MatmulJob& job) {
+  constexpr int64_t kGroupBytes = 512 * 1024;
+  const int64_t bytes = job.weight->packed.panel_bytes();
+  return std::max<int64_t>(2, kGroupBytes / std::max<int64_t>(1, bytes) / 2 * 2);
+}
+
 // One row as [padded slice][8]; zero past the inputs, so that the vector kernels may multiply there.
 void PackSlices(const float* x, int64_t inputs, float* packed) {
   const int64_t slice = SliceOf(inputs), padded = PaddedSliceOf(inputs);
@@ -74,8 +87,9 @@ void MatmulInput::Reserve(const KernelTable& table, InputKind kind, int64_t rows
   rows_ = rows;
   inputs_ = inputs;
   chunks_.clear();
-  for (int64_t first = 0; first < rows; first += kMatmulRows) {
-    chunks_.push_back({.first = first, .rows = std::min(kMatmulRows, rows - first)});
+  const int64_t chunk_rows = ChunkRows(table, kind);
+  for (int64_t first = 0; first < rows; first += chunk_rows) {
+    chunks_.push_back({.first = first, .rows = std::min(chunk_rows, rows - first)});
   }
   if (kind == InputKind::kF32) {
     PlanFloats();
@@ -292,16 +306,21 @@ void MatmulInput::Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_
   table_->packed_matmul(args, panel_begin, panel_end);
 }
 
+void MatmulInput::Range(const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const {
+  if (kind_ == InputKind::kF32) {
+    for (const Chunk& chunk : chunks_) Floats(chunk, job, panel_begin, panel_end);
+    return;
+  }
+  const int64_t group = chunks_.size() > 1 ? GroupPanels(job) : panel_end - panel_begin;
+  for (int64_t p = panel_begin; p < panel_end; p += group) {
+    for (const Chunk& chunk : chunks_) Codes(chunk, job, p, std::min(p + group, panel_end));
+  }
+}
+
 void MatmulInput::Panels(const MatmulJob& job, int64_t panel_begin, int64_t panel_end, Rows out) const {
   MatmulJob moved = job;
   moved.out = Rows(out.data - panel_begin * kPanelOutputs, out.rows, job.weight->outputs, out.stride);
-  for (const Chunk& chunk : chunks_) {
-    if (kind_ == InputKind::kF32) {
-      Floats(chunk, moved, panel_begin, panel_end);
-    } else {
-      Codes(chunk, moved, panel_begin, panel_end);
-    }
-  }
+  Range(moved, panel_begin, panel_end);
 }
 
 // The panels of all jobs in one row, of which each thread begins with a contiguous part: one stream per weight. (7B,
@@ -317,19 +336,12 @@ void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> j
   }
   const int64_t operations = kPanelOutputs * (input.rows_ + 2) * input.inputs_ / 4;
   ForItemsShared(queue, panels, operations, [&](int64_t begin, int64_t end) {
-    for (const MatmulInput::Chunk& chunk : input.chunks_) {
-      int64_t first = 0;  // of the job
-      for (const MatmulJob& job : jobs) {
-        const int64_t count = PanelsOf(job);
-        const int64_t from = std::max(begin - first, int64_t{0}), to = std::min(end - first, count);
-        first += count;
-        if (from >= to) continue;
-        if (input.kind_ == InputKind::kF32) {
-          input.Floats(chunk, job, from, to);
-        } else {
-          input.Codes(chunk, job, from, to);
-        }
-      }
+    int64_t first = 0;  // of the job
+    for (const MatmulJob& job : jobs) {
+      const int64_t count = PanelsOf(job);
+      const int64_t from = std::max(begin - first, int64_t{0}), to = std::min(end - first, count);
+      first += count;
+      if (from < to) input.Range(job, from, to);
     }
   });
 }

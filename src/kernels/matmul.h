@@ -71,7 +71,7 @@ class MatmulInput {
  private:
   friend void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs);
 
-  // Up to kMatmulRows rows that read the weights together.
+  // Rows that read the weights together.
   struct Chunk {
     int64_t first = 0, rows = 0;
     int64_t lane_rows = 0, lanes_offset = 0, slices_offset = 0;  // floats (MatmulArgs)
@@ -99,6 +99,8 @@ class MatmulInput {
   void PackQuads(Queue& queue);
   template <typename MakeRow>
   void LoadMade(Queue& queue, ConstRows made, int64_t operations_per_row, const MakeRow& make_row);
+  // Serial: a range of a job's panels, all rows.
+  void Range(const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const;
   void Floats(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const;
   void Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const;
 

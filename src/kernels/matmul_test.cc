@@ -262,5 +262,28 @@ TEST(MatmulTest, InARegionThreadsShareLongProducts) {
   }
 }
 
+// Rows that go in several chunks, and weights in several groups of panels.
+TEST(MatmulTest, ARowOfManyIsTheRowAlone) {
+  const int64_t rows = 131, inputs = 8192, outputs = 100;
+  const std::vector<float> floats = RandomFloats(rows * inputs, 11);
+  base::ThreadPool pool(2, false);
+  for (const KernelTable* table : AvailableKernels()) {
+    Queue queue{&pool, table};
+    const TestPackedMatrix matrix(TypeIn(table->layout(), false), outputs, inputs, 12);
+    for (const bool two_planes : {false, true}) {
+      const Weight weight = Weight::Of(matrix.matrix(), two_planes);
+      std::vector<float> together(static_cast<size_t>(rows * outputs)), alone(static_cast<size_t>(outputs));
+      Matmul(queue, ConstRows(floats.data(), rows, inputs, inputs), weight, {},
+             Rows(together.data(), rows, outputs, outputs));
+      for (const int64_t r : {0, 15, 63, 64, 127, 128, 130}) {
+        Matmul(queue, ConstRows(floats.data() + r * inputs, 1, inputs, inputs), weight, {},
+               Rows(alone.data(), 1, outputs, outputs));
+        EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + r * outputs, SameBits))
+            << table->name << " row " << r << (two_planes ? " of two planes" : "");
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hydrant::kernels
