@@ -51,6 +51,7 @@ struct Options {
 struct Measured {
   std::string name;
   std::string weights;  // of the base
+  std::string target;
   int32_t nodes = 0;
   eval::HeadsResult result;
 };
@@ -193,6 +194,7 @@ class HeadsBench {
     const model::Linear& first = what.base->layers.front().q;
     Measured measured{.name = info.name,
                       .weights = first.packed ? quant::NameOf(first.packed->format) : NameOf(first.weight.dtype),
+                      .target = what.queue->table->name,
                       .nodes = 0,
                       .result = {}};
     const model::ModelConfig& config = what.base->config;
@@ -220,7 +222,7 @@ class HeadsBench {
 
 Json HeadsJson(const Options& options, std::span<const Measured> methods) {
   Json json = {{"threads", options.bench.threads > 0 ? options.bench.threads : base::DefaultThreads()},
-               {"target", kernels::KernelsFor(options.bench.cpu_target).name},
+               {"target", methods.empty() ? "" : methods.front().target},
                {"context", options.context},
                {"methods", Json::array()},
                {"version", HYDRANT_VERSION}};
@@ -259,7 +261,7 @@ std::string HeadsText(const Options& options, const Measured& measured) {
           ? fmt::format("{} {}, heads {}", options.shape, options.engine.weights, options.engine.head_weights)
           : fmt::format("{} (weights {})", options.engine.model, measured.weights);
   std::string text = fmt::format("{} on {}, {}, a tree of {} nodes\n", measured.name, what,
-                                 kernels::KernelsFor(options.bench.cpu_target).name, measured.nodes);
+                                 measured.target, measured.nodes);
   text += fmt::format("{:14} {:>10} {:>10} {:>8} {:>9} {:>10} {:>11}\n", "", "ms", "least", "GB", "read ms", "ms/read",
                       "% of a step");
   for (const eval::DraftPart& part : result.parts) {
@@ -286,7 +288,8 @@ int BenchHeads(const std::vector<std::string>& args) {
   std::vector<Measured> measured;
   if (options.engine.model.empty()) {
     const std::unique_ptr<base::ThreadPool> pool = BenchPool(options.bench);
-    kernels::Queue queue{pool.get(), &kernels::KernelsFor(options.bench.cpu_target)};
+    const int64_t hidden_size = eval::ShapeConfig(options.shape).hidden_size;
+    kernels::Queue queue{pool.get(), &kernels::KernelsForModel(options.bench.cpu_target, hidden_size)};
     measured = bench.OfShapes(queue);
   } else {
     measured = bench.OfFolders();

@@ -168,7 +168,8 @@ int BenchStep(const std::vector<std::string>& args) {
   AddBenchFlags(flags, options.bench, "the rounds, at least three");
   if (!flags.Parse(args)) return kExitOk;
   const std::unique_ptr<base::ThreadPool> pool = BenchPool(options.bench);
-  kernels::Queue queue{pool.get(), &kernels::KernelsFor(options.bench.cpu_target)};
+  const int64_t hidden_size = eval::ShapeConfig(options.shape).hidden_size;
+  kernels::Queue queue{pool.get(), &kernels::KernelsForModel(options.bench.cpu_target, hidden_size)};
   options.step.queue = &queue;
   options.step.format = *quant::WeightFormatNamed(options.weights);
   options.step.seconds = options.bench.seconds;

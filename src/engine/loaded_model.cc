@@ -32,6 +32,7 @@ UserError TreeWithoutHeads() { return UserError("--tree needs heads to fill it",
 
 void CheckOptions(const EngineOptions& options) {
   if (options.model.empty()) throw UserError("no model given", "name its folder with --model");
+  static_cast<void>(kernels::KernelsFor(options.cpu_target));
   if (options.threads < 0 || options.threads > 1024) {
     throw UserError("--threads is " + std::to_string(options.threads) + ", expected 0 (all) to 1024");
   }
@@ -164,11 +165,11 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   CheckOptions(options);
   auto loaded = std::make_unique<LoadedModel>();
   loaded->options = options;
-  loaded->queue.table = &kernels::KernelsFor(options.cpu_target);
   loaded->pool =
       std::make_unique<base::ThreadPool>(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
   loaded->queue.pool = loaded->pool.get();
   loaded->weights = model::LoadModelWeights(options.model);
+  loaded->queue.table = &kernels::KernelsForModel(options.cpu_target, loaded->weights.config.hidden_size);
   PackBase(*loaded);
   loaded->kv_type = KvTypeNamed(options.kv_type, loaded->weights);
   loaded->tree.name = loaded->info.tree_name = "none";

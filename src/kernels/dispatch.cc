@@ -174,6 +174,11 @@ const KernelTable& Named(std::string_view name, const std::string& where) {
       nearest.empty() ? "" : "did you mean " + nearest + "?");
 }
 
+std::string_view TargetOfEnvironment() {
+  const char* environment = std::getenv("HYDRANT_CPU_TARGET");
+  return environment == nullptr || *environment == '\0' ? "auto" : environment;
+}
+
 }  // namespace
 
 const KernelTable& PortableKernels() {
@@ -188,11 +193,15 @@ const KernelTable& AttentionTwin(const KernelTable& table, DType kv_type) {
 
 const KernelTable& KernelsFor(std::string_view cpu_target) {
   if (cpu_target != "auto") return Named(cpu_target, "--cpu-target");
-  const char* environment = std::getenv("HYDRANT_CPU_TARGET");
-  if (environment == nullptr || std::string_view(environment).empty() || std::string_view(environment) == "auto") {
-    return Best();
-  }
-  return Named(environment, "HYDRANT_CPU_TARGET");
+  const std::string_view named = TargetOfEnvironment();
+  return named == "auto" ? Best() : Named(named, "HYDRANT_CPU_TARGET");
+}
+
+const KernelTable& KernelsForModel(std::string_view cpu_target, int64_t hidden_size) {
+  constexpr int64_t kFewInputs = 768;  // up to which avx512, too, treats matrices as small
+  const KernelTable& table = KernelsFor(cpu_target);
+  const bool chosen = cpu_target == "auto" && TargetOfEnvironment() == "auto";
+  return chosen && table.name == std::string_view("amx") && hidden_size <= kFewInputs ? KernelsFor("avx512") : table;
 }
 
 std::vector<const KernelTable*> AvailableKernels() {

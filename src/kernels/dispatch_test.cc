@@ -58,6 +58,19 @@ TEST_F(DispatchTest, PortableIsAlwaysThereAndAutoIsTheBest) {
   EXPECT_THAT(CpuTargetNames(), testing::ElementsAre("auto", "portable", "avx2", "avx512", "amx", "amx-twin"));
 }
 
+TEST_F(DispatchTest, AutoTakesNoTilesForSmallModels) {
+  const KernelTable& best = KernelsFor("auto");
+  const bool tiles = best.name == std::string("amx");
+  EXPECT_STREQ(KernelsForModel("auto", 256).name, tiles ? "avx512" : best.name);
+  EXPECT_EQ(&KernelsForModel("auto", 4096), &best);
+  for (const KernelTable* table : AvailableKernels()) {
+    EXPECT_EQ(&KernelsForModel(table->name, 256), table);
+    setenv("HYDRANT_CPU_TARGET", table->name, 1);
+    EXPECT_EQ(&KernelsForModel("auto", 256), table);
+    unsetenv("HYDRANT_CPU_TARGET");
+  }
+}
+
 TEST_F(DispatchTest, TheVariableDecidesForAutoOnly) {
   setenv("HYDRANT_CPU_TARGET", "portable", 1);
   EXPECT_EQ(&KernelsFor("auto"), &PortableKernels());
