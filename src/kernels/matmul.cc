@@ -30,6 +30,11 @@ int64_t ChunkRows(const KernelTable& table, InputKind kind) {
   return kind == InputKind::kInt16 ? kMaxCodeRows / 2 : kMaxCodeRows;
 }
 
+// Panels that a thread takes together at least where tiles multiply: they go in pairs, and each call begins with a step
+// that nothing hides. (Intel with AMX, 7B w4a8, 64 rows, pieces of one panel and of four, three pairs: 245 275 240 ->
+// 232 289 224 ms; 16 rows 142 143 139 -> 141 139 138; eight panels as four.)
+constexpr int64_t kTilePanels = 4;
+
 // Panels that stay in a second-level cache (1 or 2 MB) while several chunks of rows go through them.
 int64_t GroupPanels(const MatmulJob& job) {
   constexpr int64_t kGroupBytes = 512 * 1024;
@@ -334,8 +339,11 @@ void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> j
     HYDRANT_CHECK(job.bias.empty() || static_cast<int64_t>(job.bias.size()) == job.weight->outputs);
     panels += PanelsOf(job);
   }
-  const int64_t operations = kPanelOutputs * (input.rows_ + 2) * input.inputs_ / 4;
-  ForItemsShared(queue, panels, operations, [&](int64_t begin, int64_t end) {
+  const int64_t unit = input.kind_ != InputKind::kF32 && input.table_->quad_codes ? kTilePanels : 1;
+  const int64_t operations = unit * kPanelOutputs * (input.rows_ + 2) * input.inputs_ / 4;
+  ForItemsShared(queue, (panels + unit - 1) / unit, operations, [&](int64_t begin, int64_t end) {
+    begin *= unit;
+    end = std::min(end * unit, panels);
     int64_t first = 0;  // of the job
     for (const MatmulJob& job : jobs) {
       const int64_t count = PanelsOf(job);
