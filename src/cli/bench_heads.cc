@@ -260,8 +260,8 @@ std::string HeadsText(const Options& options, const Measured& measured) {
       options.engine.model.empty()
           ? fmt::format("{} {}, heads {}", options.shape, options.engine.weights, options.engine.head_weights)
           : fmt::format("{} (weights {})", options.engine.model, measured.weights);
-  std::string text = fmt::format("{} on {}, {}, a tree of {} nodes\n", measured.name, what,
-                                 measured.target, measured.nodes);
+  std::string text =
+      fmt::format("{} on {}, {}, a tree of {} nodes\n", measured.name, what, measured.target, measured.nodes);
   text += fmt::format("{:14} {:>10} {:>10} {:>8} {:>9} {:>10} {:>11}\n", "", "ms", "least", "GB", "read ms", "ms/read",
                       "% of a step");
   for (const eval::DraftPart& part : result.parts) {

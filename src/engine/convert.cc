@@ -324,8 +324,7 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
   if (kind.heads) PlanHeads(options, loaded, plan);
 
   ConvertReport report;
-  report.layout =
-      options.layout.value_or(kernels::KernelsForModel("auto", loaded.base->config.hidden_size).layout());
+  report.layout = options.layout.value_or(kernels::KernelsForModel("auto", loaded.base->config.hidden_size).layout());
   report.weights_file = WeightsFileName(*loaded.source);
   report.source_hash = checkpoint::HashOfFiles(loaded.source->files());
   report.num_packed = static_cast<int64_t>(plan.packed().size());

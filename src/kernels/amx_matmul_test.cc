@@ -137,8 +137,8 @@ TEST(AmxMatmulTest, TheTrappedInstructionsGiveThePortableBits) {
 }
 #endif
 
-// Tiles that know when each line of the buffer was written: the time is the number of products and of expansions of four
-// lines so far.
+// Tiles that know when each line of the buffer was written: the time is the number of products and of expansions of
+// four lines so far.
 struct Clock {
   int64_t now = 0;
   int64_t first_step = 0;  // the call's first step has to wait

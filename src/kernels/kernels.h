@@ -67,9 +67,10 @@ const KernelTable& AttentionTwin(const KernelTable& table, DType kv_type);
 // this machine.
 const KernelTable& KernelsFor(std::string_view cpu_target);
 
-// The same for a model of this hidden size, [1, ..]: "auto" is avx512 where it would be amx and the model is small. (Tiles
-// finish 16 outputs x 16 rows at a time, which costs more than the products of few inputs. Intel with AMX, two cores,
-// hidden size 256, w8a8, 1, 4, 16 rows: avx512 .32 .44 .93 ms, amx .44 .57 .91; hidden size 2048: 41 46 67, 41 43 46.)
+// The same for a model of this hidden size, [1, ..]: "auto" is avx512 where it would be amx and the model is small.
+// (Tiles finish 16 outputs x 16 rows at a time, which costs more than the products of few inputs. Intel with AMX, two
+// cores, hidden size 256, w8a8, 1, 4, 16 rows: avx512 .32 .44 .93 ms, amx .44 .57 .91; hidden size 2048: 41 46 67, 41
+// 43 46.)
 const KernelTable& KernelsForModel(std::string_view cpu_target, int64_t hidden_size);
 
 // Every table that this machine can run, portable first: for tests.

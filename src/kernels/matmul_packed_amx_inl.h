@@ -6,12 +6,13 @@
 // (w4); activations are the second, [16 quads][16 rows][4]. Two adjacent panels go together, with one row block (up to
 // 16 code rows: 6 tile loads for 4 products a step) or two (32 rows: 8 loads for 8 products).
 //
-// Up to 32 rows sums stay in registers for all inputs, and behind each product of a step an equal share of the next step
-// is expanded: a tile load cannot take bytes from the store buffer. More rows go by chunks of a few steps, which are
-// expanded once and then multiplied with two row blocks after the other, whose sums lie in memory meanwhile.
+// Up to 32 rows sums stay in registers for all inputs, and behind each product of a step an equal share of the next
+// step is expanded: a tile load cannot take bytes from the store buffer. More rows go by chunks of a few steps, which
+// are expanded once and then multiplied with two row blocks after the other, whose sums lie in memory meanwhile.
 //
 // The buffer is small, and activations are loaded without claiming a place in L1: expansion, tile loads and the stream
-// of codes compete for it, and what it does not hold costs more than anything else here (low_bit_weights.md has figures).
+// of codes compete for it, and what it does not hold costs more than anything else here (low_bit_weights.md has
+// figures).
 //
 // An odd last panel is multiplied twice and stored once: calls of even numbers of panels are best.
 
@@ -236,10 +237,11 @@ class TileMatmul {
       }
       source.template Advance<kW4>();
       if (kW4 && step + 1 == args.steps) source = SourceOf(panel + 2 < range_.end ? panel + 2 : panel);
-      MultiplyStep<kW4, kBlocks>(a0, a1, b0, b1, [&](auto part) __attribute__((always_inline)) {
-        if constexpr (kW4) Expand<part.value, 4 * kBlocks>(source, dictionary, to);
-        prefetch_.Fetch(range_);
-      });
+      MultiplyStep<kW4, kBlocks>(
+          a0, a1, b0, b1, [&](auto part) __attribute__((always_inline)) {
+            if constexpr (kW4) Expand<part.value, 4 * kBlocks>(source, dictionary, to);
+            prefetch_.Fetch(range_);
+          });
       b0 += 2 * kTileBytes;
       b1 += 2 * kTileBytes;
     }
@@ -247,6 +249,7 @@ class TileMatmul {
     Finish<kBlocks>(panel, args.blocks, sums_[0]);
   }
 
+  // More row blocks: a few steps by all of them, then the next.
   template <bool kW4>
   void Chunks(int64_t panel) {
     const PackedMatmulArgs& args = range_.args;
@@ -290,8 +293,8 @@ class TileMatmul {
     const int8_t* b1 = kBlocks == 2 ? args.blocks[block + 1].codes + first * 2 * kTileBytes : b0;
     first == 0 ? ZeroSums() : LoadSums<kBlocks>(sums);
     for (int64_t step = 0; step < steps; ++step) {
-      MultiplyStep<kW4, kBlocks>(a0, a1, b0, b1,
-                                 [&](auto) __attribute__((always_inline)) { prefetch_.Fetch(range_); });
+      MultiplyStep<kW4, kBlocks>(
+          a0, a1, b0, b1, [&](auto) __attribute__((always_inline)) { prefetch_.Fetch(range_); });
       a0 += kW4 ? kExpandedStepBytes : 2 * kTileBytes;
       a1 += kW4 ? kExpandedStepBytes : 2 * kTileBytes;
       b0 += 2 * kTileBytes;
@@ -337,8 +340,9 @@ class TileMatmul {
   StreamPrefetch prefetch_;
   int64_t slot_ = 0;
   Tiles tiles_;
-  alignas(4096) uint8_t buffer_[kChunkSteps * kExpandedStepBytes];  // all steps at once: the first two
-  alignas(64) int32_t sums_[kMaxCodeRows / 32][4][256];  // [two row blocks][panel * blocks + block][16 outputs][16 rows]
+  alignas(4096) uint8_t buffer_[kChunkSteps * kExpandedStepBytes];  // AllSteps: two steps in turn
+  // [two row blocks][panel * blocks + block][16 outputs][16 rows]
+  alignas(64) int32_t sums_[kMaxCodeRows / 32][4][256];
 };
 
 template <typename Tiles, typename Vectors>

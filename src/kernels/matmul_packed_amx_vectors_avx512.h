@@ -16,8 +16,7 @@ struct Avx512Vectors {
       const __m512i codes = _mm512_load_si512(lines + line * kLineBytes);
       const __m512i low = Table(dictionary, numbers, 2 * line), high = Table(dictionary, numbers, 2 * line + 1);
       _mm512_store_si512(to + 2 * line * kLineBytes, _mm512_permutexvar_epi8(codes, low));
-      _mm512_store_si512(to + (2 * line + 1) * kLineBytes,
-                         _mm512_permutexvar_epi8(_mm512_srli_epi16(codes, 4), high));
+      _mm512_store_si512(to + (2 * line + 1) * kLineBytes, _mm512_permutexvar_epi8(_mm512_srli_epi16(codes, 4), high));
     }
   }
 
