@@ -43,7 +43,7 @@ struct RowBlock {
   const int8_t* codes = nullptr;
 };
 
-// Code rows of one call: 64 rows of activations, or as many in two planes each.
+// Code rows of one call: 64 rows of activations in two planes each, or 64 in one; where tiles multiply, 128 in one.
 inline constexpr int64_t kMaxCodeRows = 128;
 
 // Rows times a range of panels of a packed matrix (packed.h): out[r][o] = value (+ bias[o]) or out[r][o] += that, with
