@@ -17,7 +17,8 @@ void AddBenchFlags(FlagSet& flags, BenchOptions& options, const std::string& wha
         options.threads = static_cast<int>(ParseInteger("--threads", value, 0, 1024));
       },
       "Threads; 0 = as many as this process may use (default 0)");
-  flags.Text("--cpu-target", "NAME", &options.cpu_target, "auto, portable, avx2 or avx512 (default auto)");
+  flags.Text("--cpu-target", "NAME", &options.cpu_target,
+             "auto, portable, avx2, avx512, amx or amx-twin (default auto)");
   flags.Value(
       "--seconds", "X",
       [&options](const std::string& value) {

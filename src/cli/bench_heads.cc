@@ -117,6 +117,12 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
     CheckIsFolder("--model", options.engine.model);
     for (const std::string& draft : options.drafts) CheckIsFolder("--draft", draft);
   }
+  for (const char* flag : {"--draft-vocab", "--draft-vocab-text"}) {
+    if (!flags.Given("--model") && flags.Given(flag)) {
+      throw UserError(fmt::format("{} names tokens, and random heads have none", flag),
+                      "give their number with --draft-vocab-size, or heads with --model and --draft");
+    }
+  }
   if (!flags.Given("--model")) ChooseFormats(options.engine);
   return true;
 }

@@ -175,6 +175,7 @@ TEST(CommandsTest, HeadsAreTimedPartByPart) {
   ExpectRefused({"bench", "heads", "--model", Model(), "--draft", Heads(), "--shape", "7b"},
                 "--shape is for random weights");
   ExpectRefused({"bench", "heads", "--heads", "hydra+"}, "did you mean hydra++?");
+  ExpectRefused({"bench", "heads", "--draft-vocab", "8000"}, "give their number with --draft-vocab-size");
 }
 
 TEST(CommandsTest, LatencyComparesPlainWithTheHeads) {

@@ -57,7 +57,8 @@ bool ParseFlags(const std::vector<std::string>& args, engine::ConvertOptions& op
         if (layout == "lines") options.layout = kernels::PackedLayout::kLines;
         if (layout == "interleaved") options.layout = kernels::PackedLayout::kInterleaved;
       },
-      "lines (read by AMX, AVX2 and portable kernels), interleaved (AVX-512), or auto: what this machine reads; a "
+      "lines (read by AMX, AVX2 and portable kernels), interleaved (AVX-512), or auto: what this machine reads for "
+      "such a model; a "
       "machine of the other kind copies the weights when it loads them (default auto)");
   flags.Switch("--force", &options.replace, "Replace OUT where it is a model's or heads' folder");
   flags.Switch("--json", &json, "Print one JSON object");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tile matmul in all its forms against the portable kernel, and the order of its ring's stores and loads. What the
-// tables offer is tested in matmul_packed_test.cc besides.
+// The tile matmul in all its forms against the portable kernel, and the order of its buffer's stores and loads. What
+// the tables offer is tested in matmul_packed_test.cc besides.
 #include <gtest/gtest.h>
 
 #include <algorithm>
