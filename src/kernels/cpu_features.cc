@@ -70,7 +70,7 @@ CpuFeatures Detect() {
       ymm && Bit(one.ecx, 12) && Bit(one.ecx, 28) && Bit(one.ecx, 29) && Bit(seven.ebx, 5);  // FMA AVX F16C AVX2
   features.avx512 = features.avx2 && zmm && Bit(seven.ebx, 16) && Bit(seven.ebx, 17) && Bit(seven.ebx, 30) &&
                     Bit(seven.ebx, 31) && Bit(seven.ecx, 1) && Bit(seven.ecx, 11) && Bit(seven_one.eax, 5);
-  features.amx = features.avx512 && HasTiles(seven, state);
+  features.amx = features.avx512 && Bit(seven.ebx, 8) && HasTiles(seven, state);  // BMI2
   return features;
 }
 

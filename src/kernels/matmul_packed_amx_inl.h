@@ -6,88 +6,32 @@
 // (w4); activations are the second, [16 quads][16 rows][4]. Two adjacent panels go together, with one row block (up to
 // 16 code rows: 6 tile loads for 4 products a step) or two (32 rows: 8 loads for 8 products).
 //
-// Up to 32 rows sums stay in registers for all inputs, and behind each product of a step an equal share of the next
-// step is expanded: a tile load cannot take bytes from the store buffer. More rows go by chunks of a few steps, which
-// are expanded once and then multiplied with two row blocks after the other, whose sums lie in memory meanwhile.
+// Up to 32 rows sums stay in registers for all inputs. More rows go by chunks of a few steps: each is expanded once and
+// multiplied with two row blocks after the other, whose sums lie in memory meanwhile. Behind every product of a chunk
+// an equal share of the next one is expanded, because a tile load cannot take bytes from the store buffer, and as many
+// lines are prefetched. Nothing in these loops branches but their ends: what a core does while it waits for memory is
+// what it has already decoded.
 //
-// The buffer is small, and activations are loaded without claiming a place in L1: expansion, tile loads and the stream
-// of codes compete for it, and what it does not hold costs more than anything else here (low_bit_weights.md has
-// figures).
+// Sums become outputs for several pairs of panels at once (kBatchPairs).
 //
-// An odd last panel is multiplied twice and stored once: calls of even numbers of panels are best.
+// The last pair of an odd number of panels begins one panel earlier, and that panel is multiplied twice and stored
+// once: calls of even numbers of panels are best.
 
 #define HYDRANT_INLINE __attribute__((always_inline)) inline
 
-constexpr int64_t kChunkSteps = 4;
+constexpr int64_t kChunkSteps = 2;
 constexpr int64_t kExpandedStepBytes = 4 * kTileBytes;  // [panel][16 outputs][half][64]
-constexpr int64_t kExpandParts = 4;                     // of a chunk's step: a prefetch follows each
-constexpr int64_t kLeadSteps = 3;                       // prefetched ahead of what is expanded or loaded
+constexpr int64_t kLeadBytes = 2048;                    // of a panel, prefetched ahead of what is expanded or loaded
+// Outputs are lines far apart, which miss the caches: made pair by pair their stores hold up those of the expansion,
+// one by one; made together they are neighbours in turn.
+constexpr int64_t kBatchPairs = 8;
 
-// One call's place: two panels at a time.
-struct TileRange {
-  const PackedMatmulArgs& args;
-  int64_t end;
+// Which part of the next chunk is expanded, and fetched ahead, while two row blocks are multiplied.
+enum class Share : uint8_t { kAll, kFirstHalf, kSecondHalf, kNone };
 
-  const uint8_t* Panel(int64_t panel, int64_t which) const {
-    const int64_t p = panel + which < end ? panel + which : panel;
-    return args.panels + p * args.panel_bytes;
-  }
-};
-
-// Prefetches the lines of two panels, then of the next two, evenly over the slots that a pair's work has.
-class StreamPrefetch {
- public:
-  // near: to L1, else to L2.
-  void Start(const TileRange& range, int64_t panel, int64_t lead_lines, bool near) {
-    near_ = near;
-    pair_lines_ = range.args.panel_bytes / kLineBytes;
-    lead_ = lead_lines < pair_lines_ ? lead_lines : pair_lines_;
-    Enter(range, panel);
-    for (int64_t n = 0; n < lead_; ++n) Line(range);
-  }
-  // Before the work on the pair at `panel`, which will call Fetch `slots` times.
-  void Begin(const TileRange& range, int64_t panel, int64_t slots) {
-    if (panel_ >= range.end) return;
-    const int64_t done = panel_ == panel ? pair_lines_ - left_ : 2 * pair_lines_ - left_;
-    pace_ = ((pair_lines_ + lead_ - done) * kOne + slots - 1) / slots;
-  }
-  HYDRANT_INLINE void Fetch(const TileRange& range) {
-    due_ += pace_;
-    for (; due_ >= kOne; due_ -= kOne) Line(range);
-  }
-
- private:
-  static constexpr int64_t kOne = 256;  // the unit of pace_
-
-  HYDRANT_INLINE void Line(const TileRange& range) {
-    if (near_) {
-      __builtin_prefetch(at_, 0, 3);
-      __builtin_prefetch(at_ + distance_, 0, 3);
-    } else {
-      __builtin_prefetch(at_, 0, 2);
-      __builtin_prefetch(at_ + distance_, 0, 2);
-    }
-    at_ += kLineBytes;
-    if (--left_ == 0) Enter(range, panel_ + 2);
-  }
-  void Enter(const TileRange& range, int64_t panel) {
-    panel_ = panel;
-    left_ = pair_lines_;
-    if (panel >= range.end) {
-      pace_ = 0;
-      due_ = 0;
-      left_ = INT64_MAX;
-      panel = range.end - 1;
-    }
-    at_ = range.Panel(panel, 0);
-    distance_ = range.Panel(panel, 1) - at_;
-  }
-
-  bool near_ = false;
-  int64_t pair_lines_ = 0, lead_ = 0;
-  const uint8_t* at_ = nullptr;
-  int64_t distance_ = 0, panel_ = 0, left_ = 0;
-  int64_t pace_ = 0, due_ = 0;
+// Codes and table numbers of a step of two panels: of the first one, those of the other lie second_ bytes further.
+struct StepSource {
+  const uint8_t *codes, *tables;
 };
 
 template <int kValue>
@@ -98,210 +42,271 @@ struct Part {
 template <typename Tiles, typename Vectors>
 class TileMatmul {
  public:
-  TileMatmul(const PackedMatmulArgs& args, int64_t end) : range_{args, end} {}
+  TileMatmul(const PackedMatmulArgs& args, int64_t begin, int64_t end)
+      : args_(args), begin_(begin), end_(end), second_(end - begin > 1 ? args.panel_bytes : 0) {}
 
   // The configuration is loaded and released by each call: then no thread keeps tile state while it is parked, and none
   // depends on who used tiles before.
-  void Run(int64_t begin) {
+  void Run() {
     static constexpr TileConfig kConfig = FullTiles();
     tiles_.Configure(kConfig);
-    range_.args.type == PackedType::kW4 ? RunPanels<true>(begin) : RunPanels<false>(begin);
+    args_.type == PackedType::kW4 ? RunPanels<true>() : RunPanels<false>();
     tiles_.Release();
   }
 
  private:
-  // A step of two panels, as it lies in memory.
-  struct Source {
-    const uint8_t *codes[2], *tables[2];
-    template <bool kW4>
-    HYDRANT_INLINE void Advance() {
-      for (int which = 0; which < 2; ++which) {
-        codes[which] += kW4 ? kTileBytes : 2 * kTileBytes;
-        tables[which] += 2 * kPanelOutputs;
-      }
+  template <bool kW4>
+  static constexpr int64_t kStepBytes = kW4 ? kTileBytes : 2 * kTileBytes;  // of one panel
+  template <bool kW4>
+  static constexpr int64_t kLeadSteps = kLeadBytes / kStepBytes<kW4>;
+
+  // The first panel of the pair that covers `panel`, and of the one after that; the last one's after is itself.
+  int64_t PairAt(int64_t panel) const { return panel + 1 < end_ || panel == begin_ ? panel : panel - 1; }
+  int64_t PairAfter(int64_t panel) const { return panel + 2 < end_ ? PairAt(panel + 2) : PairAt(panel); }
+
+  template <bool kW4>
+  HYDRANT_INLINE StepSource SourceOf(int64_t panel, int64_t step) const {
+    const uint8_t* tables = args_.panels + PairAt(panel) * args_.panel_bytes;
+    return {tables + args_.code_offset + step * kStepBytes<kW4>, tables + step * 2 * kPanelOutputs};
+  }
+
+  // Steps of a pair and of the next one after it. When the next has fewer than what is asked for, its first stands for
+  // the rest.
+  template <bool kW4>
+  struct Stream {
+    StepSource here, after;  // of step 0; of the next pair's, less this pair's steps
+    int64_t steps;
+    HYDRANT_INLINE StepSource At(int64_t step) const {
+      const StepSource from = step < steps ? here : after;
+      const int64_t at = step < 2 * steps ? step : steps;
+      return {from.codes + at * kStepBytes<kW4>, from.tables + at * 2 * kPanelOutputs};
     }
   };
-
-  Source SourceOf(int64_t panel) const {
-    Source source;
-    for (int which = 0; which < 2; ++which) {
-      source.tables[which] = range_.Panel(panel, which);
-      source.codes[which] = source.tables[which] + range_.args.code_offset;
-    }
-    return source;
+  template <bool kW4>
+  HYDRANT_INLINE Stream<kW4> StreamOf(int64_t panel) const {
+    return {SourceOf<kW4>(panel, 0), SourceOf<kW4>(PairAfter(panel), -args_.steps), args_.steps};
   }
 
   template <bool kW4>
-  void RunPanels(int64_t begin) {
-    const PackedMatmulArgs& args = range_.args;
-    const bool by_chunks = args.num_blocks > 2;
-    const int64_t products = args.num_blocks * 4, steps_ahead = kLeadSteps + (by_chunks ? kChunkSteps : 0);
-    const int64_t lead_lines = (args.code_offset + steps_ahead * (kW4 ? 1 : 2) * kTileBytes) / kLineBytes;
-    // Up to 32 rows to L1 is 2 to 4 % faster, where chunks need L1 for themselves 1 to 3 % slower.
-    prefetch_.Start(range_, begin, lead_lines, !by_chunks);
-    if (kW4 && !by_chunks) Expand<0, 1>(SourceOf(begin), args.dictionary, buffer_);
-    for (int64_t panel = begin; panel < range_.end; panel += 2) {
-      prefetch_.Begin(range_, panel, args.steps * (products + (kW4 && by_chunks ? kExpandParts : 0)));
+  void RunPanels() {
+    const bool by_chunks = args_.num_blocks > 2;
+    PrefetchFirst<kW4>();
+    if constexpr (kW4) {
+      const int64_t steps = by_chunks && args_.steps >= kChunkSteps ? kChunkSteps : 1;
+      for (int64_t s = 0; s < steps; ++s) ExpandStep(begin_, s, buffer_ + s * kExpandedStepBytes);
+    }
+    int64_t first = begin_, pairs = 0;
+    for (int64_t panel = begin_; panel < end_; panel += 2) {
       if (by_chunks) {
-        Chunks<kW4>(panel);
-      } else if (args.num_blocks == 2) {
-        AllSteps<kW4, 2>(panel);
+        Chunks<kW4>(panel, pairs);
+      } else if (args_.num_blocks == 2) {
+        AllSteps<kW4, 2>(panel, pairs);
       } else {
-        AllSteps<kW4, 1>(panel);
+        AllSteps<kW4, 1>(panel, pairs);
       }
+      if (++pairs < kBatchPairs && panel + 2 < end_) continue;
+      Finish(first, pairs);
+      first = panel + 2;
+      pairs = 0;
     }
   }
 
-  // An equal part of a step's 32 lines.
-  template <int kPart, int kParts>
-  HYDRANT_INLINE static void Expand(const Source& source, const uint8_t* dictionary, uint8_t* to) {
-    constexpr int64_t kEach = 2 * kPanelOutputs / kParts;
+  template <bool kW4>
+  void PrefetchFirst() const {
+    const int64_t steps = args_.steps < kLeadSteps<kW4> ? args_.steps : kLeadSteps<kW4>;
+    const StepSource source = SourceOf<kW4>(begin_, 0);
+    for (const uint8_t* line = source.tables; line < source.codes + steps * kStepBytes<kW4>; line += kLineBytes) {
+      __builtin_prefetch(line);
+      __builtin_prefetch(line + second_);
+    }
+  }
+
+  // Lines kPart * kLines and on of the 32 of a step, to their places in the buffer.
+  template <int kPart, int kLines>
+  HYDRANT_INLINE static void Expand(const StepSource& source, int64_t second, const uint8_t* dictionary, uint8_t* to) {
+    constexpr int kTogether = kLines < 4 ? kLines : 4;
 #pragma GCC unroll 8
-    for (int64_t n = kPart * kEach; n < (kPart + 1) * kEach; n += 4) {
-      const int64_t which = n / kPanelOutputs, o = n % kPanelOutputs;
-      Vectors::Expand(source.codes[which] + o * kLineBytes, source.tables[which] + 2 * o, dictionary,
-                      to + which * 2 * kTileBytes + o * 2 * kLineBytes);
+    for (int64_t n = kPart * kLines; n < (kPart + 1) * kLines; n += kTogether) {
+      const int64_t o = n % kPanelOutputs, panel = n / kPanelOutputs * second;
+      Vectors::template Expand<kTogether>(source.codes + panel + o * kLineBytes, source.tables + panel + 2 * o,
+                                          dictionary, to + n * 2 * kLineBytes);
+    }
+  }
+  void ExpandStep(int64_t panel, int64_t step, uint8_t* to) const {
+    Expand<0, 2 * kPanelOutputs>(SourceOf<true>(panel, step), second_, args_.dictionary, to);
+  }
+
+  // As many lines of a later step, of both panels in turn.
+  template <int kPart, int kLines>
+  HYDRANT_INLINE static void Prefetch(const uint8_t* codes, int64_t second) {
+#pragma GCC unroll 16
+    for (int64_t n = kPart * kLines; n < (kPart + 1) * kLines; ++n) {
+      __builtin_prefetch(codes + n % 2 * second + n / 2 * kLineBytes);
     }
   }
 
-  // A step of one row block: a sum for each panel. a0, a1: the weights of either panel; b: [half][16][64].
-  // between(Part<n>) follows product n of four.
-  template <bool kW4, typename Between>
-  HYDRANT_INLINE void MultiplyOne(const uint8_t* a0, const uint8_t* a1, const int8_t* b, const Between& between) {
+  // What goes on beside the products of a step: expansion of `next` to `to`, prefetch of the codes at `later`.
+  struct Beside {
+    StepSource next;
+    const uint8_t* later;
+    int64_t second;
+    const uint8_t* dictionary;
+    uint8_t* to;
+  };
+  // A share of it behind one product of `kProducts`.
+  template <bool kW4, Share kShare, int kPart, int kProducts>
+  HYDRANT_INLINE static void Do(const Beside& beside) {
+    if constexpr (kShare == Share::kNone) return;
+    constexpr int kParts = kShare == Share::kAll ? kProducts : 2 * kProducts;
+    constexpr int kMine = kShare == Share::kSecondHalf ? kProducts + kPart : kPart;
+    Prefetch<kMine, 2 * kStepBytes<kW4> / kLineBytes / kParts>(beside.later, beside.second);
+    if constexpr (kW4) {
+      Expand<kMine, 2 * kPanelOutputs / kParts>(beside.next, beside.second, beside.dictionary, beside.to);
+    }
+  }
+
+  // A step of one row block: a sum for each panel. a: the weights of either panel, a1 bytes apart; b: [half][16][64].
+  template <bool kW4, typename Then>
+  HYDRANT_INLINE void MultiplyOne(const uint8_t* a, int64_t a1, const int8_t* b, const Then& then) {
     constexpr int64_t kHalf = kW4 ? kLineBytes : kTileBytes, kStride = kW4 ? 2 * kLineBytes : kLineBytes;
-    tiles_.template LoadLines<4>(a0, kStride);
+    tiles_.template LoadLines<4>(a, kStride);
     tiles_.template LoadOnce<6>(b);
     tiles_.template MultiplyU8S8<0, 4, 6>();
-    between(Part<0>());
-    tiles_.template LoadLines<5>(a1, kStride);
+    then(Part<0>());
+    tiles_.template LoadLines<5>(a + a1, kStride);
     tiles_.template MultiplyU8S8<1, 5, 6>();
-    between(Part<1>());
-    tiles_.template LoadLines<4>(a0 + kHalf, kStride);
+    then(Part<1>());
+    tiles_.template LoadLines<4>(a + kHalf, kStride);
     tiles_.template LoadOnce<7>(b + kTileBytes);
     tiles_.template MultiplyU8S8<0, 4, 7>();
-    between(Part<2>());
-    tiles_.template LoadLines<5>(a1 + kHalf, kStride);
+    then(Part<2>());
+    tiles_.template LoadLines<5>(a + a1 + kHalf, kStride);
     tiles_.template MultiplyU8S8<1, 5, 7>();
-    between(Part<3>());
+    then(Part<3>());
   }
 
   // Two row blocks, one half of a step: sums 2 * panel + block.
-  template <int kStride, int kFirst, typename Between>
-  HYDRANT_INLINE void MultiplyHalf(const uint8_t* a0, const uint8_t* a1, const int8_t* b0, const int8_t* b1,
-                                   const Between& between) {
-    tiles_.template LoadLines<4>(a0, kStride);
+  template <int kStride, int kFirst, typename Then>
+  HYDRANT_INLINE void MultiplyHalf(const uint8_t* a, int64_t a1, const int8_t* b0, const int8_t* b1, const Then& then) {
+    tiles_.template LoadLines<4>(a, kStride);
     tiles_.template LoadOnce<6>(b0);
     tiles_.template MultiplyU8S8<0, 4, 6>();
-    between(Part<kFirst>());
+    then(Part<kFirst>());
     tiles_.template LoadOnce<7>(b1);
     tiles_.template MultiplyU8S8<1, 4, 7>();
-    between(Part<kFirst + 1>());
-    tiles_.template LoadLines<5>(a1, kStride);
+    then(Part<kFirst + 1>());
+    tiles_.template LoadLines<5>(a + a1, kStride);
     tiles_.template MultiplyU8S8<2, 5, 6>();
-    between(Part<kFirst + 2>());
+    then(Part<kFirst + 2>());
     tiles_.template MultiplyU8S8<3, 5, 7>();
-    between(Part<kFirst + 3>());
+    then(Part<kFirst + 3>());
   }
 
   // A step of one or two row blocks.
-  template <bool kW4, int kBlocks, typename Between>
-  HYDRANT_INLINE void MultiplyStep(const uint8_t* a0, const uint8_t* a1, const int8_t* b0, const int8_t* b1,
-                                   const Between& between) {
-    constexpr int64_t kHalf = kW4 ? kLineBytes : kTileBytes;
-    constexpr int kStride = kW4 ? 2 * kLineBytes : kLineBytes;
+  template <bool kW4, int kBlocks, Share kShare>
+  HYDRANT_INLINE void Step(const uint8_t* a, int64_t a1, const int8_t* b0, const int8_t* b1, const Beside& beside) {
+    const auto then = [&](auto part) __attribute__((always_inline)) {
+      Do<kW4, kShare, part.value, 4 * kBlocks>(beside);
+    };
     if constexpr (kBlocks == 1) {
-      MultiplyOne<kW4>(a0, a1, b0, between);
+      MultiplyOne<kW4>(a, a1, b0, then);
     } else {
-      MultiplyHalf<kStride, 0>(a0, a1, b0, b1, between);
-      MultiplyHalf<kStride, 4>(a0 + kHalf, a1 + kHalf, b0 + kTileBytes, b1 + kTileBytes, between);
+      constexpr int64_t kHalf = kW4 ? kLineBytes : kTileBytes;
+      constexpr int kStride = kW4 ? 2 * kLineBytes : kLineBytes;
+      MultiplyHalf<kStride, 0>(a, a1, b0, b1, then);
+      MultiplyHalf<kStride, 4>(a + kHalf, a1, b0 + kTileBytes, b1 + kTileBytes, then);
     }
   }
 
   // Up to two row blocks, all inputs. The first step is in the buffer already; the next pair's is at the end.
   template <bool kW4, int kBlocks>
-  void AllSteps(int64_t panel) {
-    const PackedMatmulArgs& args = range_.args;
-    const uint8_t* const dictionary = args.dictionary;
-    const int8_t* b0 = args.blocks[0].codes;
-    const int8_t* b1 = kBlocks == 2 ? args.blocks[1].codes : b0;
-    Source source = SourceOf(panel);
+  void AllSteps(int64_t panel, int64_t pair) {
+    const Stream<kW4> stream = StreamOf<kW4>(panel);
+    const int8_t *b0 = args_.blocks[0].codes, *b1 = args_.blocks[kBlocks - 1].codes;
+    const uint8_t* tables = stream.after.tables + stream.steps * 2 * kPanelOutputs;
+    Beside beside{{}, nullptr, second_, args_.dictionary, nullptr};
+    int64_t slot = slot_;
     ZeroSums();
-    for (int64_t step = 0; step < args.steps; ++step) {
-      const uint8_t *a0 = source.codes[0], *a1 = source.codes[1];
-      uint8_t* to = nullptr;
-      if constexpr (kW4) {
-        a0 = buffer_ + slot_ * kExpandedStepBytes;
-        a1 = a0 + 2 * kTileBytes;
-        slot_ ^= 1;
-        to = buffer_ + slot_ * kExpandedStepBytes;
-      }
-      source.template Advance<kW4>();
-      if (kW4 && step + 1 == args.steps) source = SourceOf(panel + 2 < range_.end ? panel + 2 : panel);
-      MultiplyStep<kW4, kBlocks>(
-          a0, a1, b0, b1, [&](auto part) __attribute__((always_inline)) {
-            if constexpr (kW4) Expand<part.value, 4 * kBlocks>(source, dictionary, to);
-            prefetch_.Fetch(range_);
-          });
+    for (int64_t step = 0; step < stream.steps; ++step) {
+      const uint8_t* a = kW4 ? buffer_ + slot * kExpandedStepBytes : stream.here.codes + step * kStepBytes<kW4>;
+      slot ^= 1;
+      beside.to = buffer_ + slot * kExpandedStepBytes;
+      beside.next = stream.At(step + 1);
+      beside.later = stream.At(step + kLeadSteps<kW4> + (kW4 ? 1 : 0)).codes;
+      if constexpr (kW4) PrefetchTables(tables, beside.second);
+      tables += 2 * kPanelOutputs;
+      Step<kW4, kBlocks, Share::kAll>(a, kW4 ? 2 * kTileBytes : beside.second, b0, b1, beside);
       b0 += 2 * kTileBytes;
       b1 += 2 * kTileBytes;
     }
-    StoreSums<kBlocks>(sums_[0]);
-    Finish<kBlocks>(panel, args.blocks, sums_[0]);
+    slot_ = slot;
+    StoreSums<kBlocks>(SumsOf(pair, 0));
   }
 
-  // More row blocks: a few steps by all of them, then the next.
+  // Every line of the next pair's table numbers is met twice.
+  HYDRANT_INLINE static void PrefetchTables(const uint8_t* tables, int64_t second) {
+    __builtin_prefetch(tables);
+    __builtin_prefetch(tables + second);
+  }
+
+  // More row blocks: a few steps by all of them, then the next. The first chunk is in the buffer already; the next
+  // pair's is at the end.
   template <bool kW4>
-  void Chunks(int64_t panel) {
-    const PackedMatmulArgs& args = range_.args;
-    Source source = SourceOf(panel);
-    for (int64_t first = 0; first < args.steps; first += kChunkSteps) {
-      const int64_t steps = args.steps - first < kChunkSteps ? args.steps - first : kChunkSteps;
-      const uint8_t *a0 = kW4 ? buffer_ : source.codes[0], *a1 = kW4 ? buffer_ + 2 * kTileBytes : source.codes[1];
-      for (int64_t step = 0; step < steps; ++step) {
-        if constexpr (kW4) ExpandStep(source, buffer_ + step * kExpandedStepBytes);
-        source.template Advance<kW4>();
-      }
-      for (int64_t block = 0; block < args.num_blocks; block += 2) {
-        if (block + 1 < args.num_blocks) {
-          Chunk<kW4, 2>(panel, first, steps, block, a0, a1);
-        } else {
-          Chunk<kW4, 1>(panel, first, steps, block, a0, a1);
+  void Chunks(int64_t panel, int64_t pair) {
+    for (int64_t first = 0; first < args_.steps; first += kChunkSteps) {
+      Chunk chunk{panel, first, ChunkSteps(first), buffer_ + slot_ * kChunkBytes, buffer_ + (slot_ ^ 1) * kChunkBytes};
+      ChunkOf<kW4, Share::kFirstHalf>(chunk, pair, 0);
+      ChunkOf<kW4, Share::kSecondHalf>(chunk, pair, 2);
+      for (int64_t block = 4; block < args_.num_blocks; block += 2) ChunkOf<kW4, Share::kNone>(chunk, pair, block);
+      if (kW4 && first + chunk.steps == args_.steps) {  // a short last chunk leaves some of the next pair's
+        for (int64_t s = chunk.steps; s < ChunkSteps(0); ++s) {
+          ExpandStep(PairAfter(panel), s, chunk.next + s * kExpandedStepBytes);
         }
       }
+      slot_ ^= 1;
     }
   }
 
-  void ExpandStep(const Source& source, uint8_t* to) {
-    const uint8_t* const dictionary = range_.args.dictionary;
-    static_assert(kExpandParts == 4);
-    Expand<0, 4>(source, dictionary, to);
-    prefetch_.Fetch(range_);
-    Expand<1, 4>(source, dictionary, to);
-    prefetch_.Fetch(range_);
-    Expand<2, 4>(source, dictionary, to);
-    prefetch_.Fetch(range_);
-    Expand<3, 4>(source, dictionary, to);
-    prefetch_.Fetch(range_);
+  int64_t ChunkSteps(int64_t first) const {
+    return args_.steps - first < kChunkSteps ? args_.steps - first : kChunkSteps;
   }
 
-  // `steps` steps from `first` of one or two row blocks, onto their sums.
-  template <bool kW4, int kBlocks>
-  void Chunk(int64_t panel, int64_t first, int64_t steps, int64_t block, const uint8_t* a0, const uint8_t* a1) {
-    const PackedMatmulArgs& args = range_.args;
-    int32_t(*sums)[256] = sums_[block / 2];
-    const int8_t* b0 = args.blocks[block].codes + first * 2 * kTileBytes;
-    const int8_t* b1 = kBlocks == 2 ? args.blocks[block + 1].codes + first * 2 * kTileBytes : b0;
+  struct Chunk {
+    int64_t panel, first, steps;
+    const uint8_t* expanded;  // in the buffer
+    uint8_t* next;            // where the next chunk goes
+  };
+
+  template <bool kW4, Share kShare>
+  void ChunkOf(const Chunk& chunk, int64_t pair, int64_t block) {
+    if (block + 1 < args_.num_blocks) {
+      MultiplyChunk<kW4, 2, kShare>(chunk, block, SumsOf(pair, block / 2));
+    } else {
+      MultiplyChunk<kW4, 1, kShare>(chunk, block, SumsOf(pair, block / 2));
+    }
+  }
+
+  // One or two row blocks, onto their sums.
+  template <bool kW4, int kBlocks, Share kShare>
+  void MultiplyChunk(const Chunk& chunk, int64_t block, int32_t (*sums)[256]) {
+    const Stream<kW4> stream = StreamOf<kW4>(chunk.panel);
+    const int64_t first = chunk.first, steps = chunk.steps;
+    const int8_t* b0 = args_.blocks[block].codes + first * 2 * kTileBytes;
+    const int8_t* b1 = args_.blocks[block + kBlocks - 1].codes + first * 2 * kTileBytes;
+    Beside beside{{}, nullptr, second_, args_.dictionary, chunk.next};
     first == 0 ? ZeroSums() : LoadSums<kBlocks>(sums);
-    for (int64_t step = 0; step < steps; ++step) {
-      MultiplyStep<kW4, kBlocks>(
-          a0, a1, b0, b1, [&](auto) __attribute__((always_inline)) { prefetch_.Fetch(range_); });
-      a0 += kW4 ? kExpandedStepBytes : 2 * kTileBytes;
-      a1 += kW4 ? kExpandedStepBytes : 2 * kTileBytes;
+    for (int64_t step = first; step < first + steps; ++step) {
+      const uint8_t* a =
+          kW4 ? chunk.expanded + (step - first) * kExpandedStepBytes : stream.here.codes + step * kStepBytes<kW4>;
+      beside.next = stream.At(step + steps);
+      beside.later = stream.At(step + kLeadSteps<kW4> + (kW4 ? steps : 0)).codes;
+      if constexpr (kW4 && kShare == Share::kFirstHalf) PrefetchTables(stream.At(step + stream.steps).tables, second_);
+      Step<kW4, kBlocks, kShare>(a, kW4 ? 2 * kTileBytes : second_, b0, b1, beside);
+      beside.to += kExpandedStepBytes;
       b0 += 2 * kTileBytes;
       b1 += 2 * kTileBytes;
     }
     StoreSums<kBlocks>(sums);
-    if (first + steps == args.steps) Finish<kBlocks>(panel, args.blocks + block, sums);
   }
 
   HYDRANT_INLINE void ZeroSums() {
@@ -327,26 +332,37 @@ class TileMatmul {
     tiles_.template Store<3>(sums[3]);
   }
 
-  template <int kBlocks>
-  void Finish(int64_t panel, const RowBlock* blocks, const int32_t (*sums)[256]) {
-    for (int64_t which = 0; which < 2 && panel + which < range_.end; ++which) {
-      for (int64_t n = 0; n < kBlocks; ++n) {
-        Vectors::Finish(range_.args, panel + which, blocks[n], sums[kBlocks * which + n]);
+  // [panel * blocks + block][16 outputs][16 rows] of two row blocks and pair `pair` of a batch.
+  int32_t (*SumsOf(int64_t pair, int64_t block_pair))[256] {
+    return sums_[pair * ((args_.num_blocks + 1) / 2) + block_pair];
+  }
+
+  // Outputs of the `pairs` pairs that cover panel `first` and on.
+  void Finish(int64_t first, int64_t pairs) {
+    for (int64_t block = 0; block < args_.num_blocks; ++block) {
+      const int64_t blocks = (block | 1) < args_.num_blocks ? 2 : 1;  // that went together
+      for (int64_t pair = 0; pair < pairs; ++pair) {
+        const int64_t panel = first + 2 * pair;
+        for (int64_t p = panel; p < panel + 2 && p < end_; ++p) {
+          Vectors::Finish(args_, p, args_.blocks[block],
+                          SumsOf(pair, block / 2)[(p - PairAt(panel)) * blocks + block % 2]);
+        }
       }
     }
   }
 
-  TileRange range_;
-  StreamPrefetch prefetch_;
-  int64_t slot_ = 0;
+  static constexpr int64_t kChunkBytes = kChunkSteps * kExpandedStepBytes;
+
+  const PackedMatmulArgs& args_;
+  int64_t begin_, end_, second_;
+  int64_t slot_ = 0;  // of the buffer, where the step or chunk to multiply is
   Tiles tiles_;
-  alignas(4096) uint8_t buffer_[kChunkSteps * kExpandedStepBytes];  // AllSteps: two steps in turn
-  // [two row blocks][panel * blocks + block][16 outputs][16 rows]
-  alignas(64) int32_t sums_[kMaxCodeRows / 32][4][256];
+  alignas(4096) uint8_t buffer_[2 * kChunkBytes];  // AllSteps: two steps in turn
+  alignas(64) int32_t sums_[kBatchPairs * kMaxCodeRows / 32][4][256];
 };
 
 template <typename Tiles, typename Vectors>
 void TilePackedMatmul(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
   if (panel_begin >= panel_end || args.num_blocks == 0) return;
-  TileMatmul<Tiles, Vectors>(args, panel_end).Run(panel_begin);
+  TileMatmul<Tiles, Vectors>(args, panel_begin, panel_end).Run();
 }

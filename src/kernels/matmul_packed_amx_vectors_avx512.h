@@ -2,17 +2,18 @@
 // Expansion and epilogue of the tile matmul by AVX-512. Included inside an unnamed namespace.
 
 struct Avx512Vectors {
-  // Four lines of codes, with two table numbers each, to [4][2 halves][64] weights. VPERMB looks at six bits of an
-  // index; the upper two choose among four equal copies of a table, so the nibbles need no mask. 3 instructions and 2
-  // stores for 128 weights; VPSHUFB would take 5. Numbers are taken out of one word, since loads are scarcer than
-  // arithmetic here, and both halves of a line are stored side by side (const tables, Granite Rapids: 21.5 -> 18.8 ns a
-  // step of 32 lines).
+  // Two or four lines of codes, with two table numbers each, to [kLines][2 halves][64] weights. VPERMB looks at six
+  // bits of an index; the upper two choose among four equal copies of a table, so the nibbles need no mask. 3
+  // instructions and 2 stores for 128 weights; VPSHUFB would take 5. Numbers are taken out of one word, since loads are
+  // scarcer than arithmetic here, and both halves of a line are stored side by side (const tables, Granite Rapids: 21.5
+  // -> 18.8 ns a step of 32 lines).
+  template <int kLines>
   HYDRANT_INLINE static void Expand(const uint8_t* lines, const uint8_t* tables, const uint8_t* dictionary,
                                     uint8_t* to) {
-    uint64_t numbers;
-    __builtin_memcpy(&numbers, tables, sizeof(numbers));
+    uint64_t numbers = 0;
+    __builtin_memcpy(&numbers, tables, 2 * kLines);
 #pragma GCC unroll 4
-    for (int line = 0; line < 4; ++line) {
+    for (int line = 0; line < kLines; ++line) {
       const __m512i codes = _mm512_load_si512(lines + line * kLineBytes);
       const __m512i low = Table(dictionary, numbers, 2 * line), high = Table(dictionary, numbers, 2 * line + 1);
       _mm512_store_si512(to + 2 * line * kLineBytes, _mm512_permutexvar_epi8(codes, low));

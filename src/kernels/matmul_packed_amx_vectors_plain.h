@@ -2,10 +2,11 @@
 // Expansion and epilogue of the tile matmul in plain loops. Included inside an unnamed namespace.
 
 struct PlainVectors {
-  // Four lines of codes, with two table numbers each, to [4][2 halves][64] biased weights.
+  // `kLines` lines of codes, with two table numbers each, to [kLines][2 halves][64] biased weights.
+  template <int kLines>
   __attribute__((noinline)) static void Expand(const uint8_t* lines, const uint8_t* tables, const uint8_t* dictionary,
                                                uint8_t* to) {
-    for (int64_t line = 0; line < 4; ++line) {
+    for (int64_t line = 0; line < kLines; ++line) {
       const uint8_t* codes = lines + line * kLineBytes;
       const uint8_t* low_table = dictionary + tables[2 * line] * kTableEntries;
       const uint8_t* high_table = dictionary + tables[2 * line + 1] * kTableEntries;
