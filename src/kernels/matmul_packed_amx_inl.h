@@ -124,7 +124,7 @@ class TileMatmul {
   // Lines kPart * kLines and on of the 32 of a step, to their places in the buffer.
   template <int kPart, int kLines>
   HYDRANT_INLINE static void Expand(const StepSource& source, int64_t second, const uint8_t* dictionary, uint8_t* to) {
-    constexpr int kTogether = kLines < 4 ? kLines : 4;
+    constexpr int kTogether = kLines == 2 ? 2 : 4;
 #pragma GCC unroll 8
     for (int64_t n = kPart * kLines; n < (kPart + 1) * kLines; n += kTogether) {
       const int64_t o = n % kPanelOutputs, panel = n / kPanelOutputs * second;
