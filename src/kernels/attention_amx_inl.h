@@ -30,6 +30,9 @@ class TileAttention {
         padded_(num_tiles_ * tile_rows_),
         width_(ValueWidth(args.kv.head_dim)),
         steps_((args.kv.head_dim + kLineDims - 1) / kLineDims),
+        share_(columns_ < 2 * kTileRows
+                   ? 0
+                   : (args.kv.head_dim * kBlockPositions * 2 / kLine + columns_ - 1) / columns_ * kLine),
         q_(reinterpret_cast<uint8_t*>(args.scratch)),
         out_(args.scratch + padded_ * width_),
         gathered_(reinterpret_cast<uint8_t*>(out_ + padded_ * width_)),
@@ -237,7 +240,7 @@ class TileAttention {
     for (int64_t t = 0; t < num_tiles_; t += 2) {
       const int64_t column = t * tile_rows_;
       float* scores = scores_ + column * kBlockPositions;
-      const uint8_t* ahead = t == 0 ? keys_ahead : nullptr;
+      const uint8_t* ahead = t == 0 && share_ == 0 ? keys_ahead : nullptr;
       t + 1 < num_tiles_ ? Score<2>(column, keys, ahead, scores) : Score<1>(column, keys, ahead, scores);
     }
     bool whole = true;
@@ -245,6 +248,7 @@ class TileAttention {
       const Range range = InPlace(block, args_.rows[r]);
       whole = whole && range.whole();
       for (int64_t c = r * args_.group; c < (r + 1) * args_.group; ++c) {
+        PrefetchShare(c, keys_ahead, values_ahead);
         if (!range.empty()) {
           WeighColumn(c, scores_ + c * kBlockPositions, range);
         } else {
@@ -254,8 +258,16 @@ class TileAttention {
     }
     if (!whole && !AllFinite(values)) return AddValuesByRows(block);
     for (int64_t t = 0; t < num_tiles_; t += 2) {
-      const uint8_t* ahead = t == 0 ? values_ahead : nullptr;
+      const uint8_t* ahead = t == 0 && share_ == 0 ? values_ahead : nullptr;
       t + 1 < num_tiles_ ? AddValues<2>(t * tile_rows_, values, ahead) : AddValues<1>(t * tile_rows_, values, ahead);
+    }
+  }
+
+  // A column's part of the next block, while its weights are made.
+  void PrefetchShare(int64_t column, const uint8_t* keys, const uint8_t* values) const {
+    for (int64_t at = column * share_; at < (column + 1) * share_; at += kLine) {
+      __builtin_prefetch(keys + at, 0, 2);
+      __builtin_prefetch(values + at, 0, 2);
     }
   }
 
@@ -355,6 +367,10 @@ class TileAttention {
   const int64_t num_tiles_, tile_rows_;  // of columns; all tiles have the same number
   const int64_t padded_;                 // columns of all tiles
   const int64_t width_, steps_;
+  // Bytes of the next block's keys, and of its values, that are prefetched with each column. Prefetches in a row hold
+  // up the tile loads behind them; but few columns have no time for a block: 0, they go with the products of scores and
+  // outputs (7B, 1,000 positions, attention over products: 64 rows .37 -> .32, 4 rows .19 -> .23 without this rule).
+  const int64_t share_;
   uint8_t* q_;         // [step][column][32], bf16
   float* out_;         // [column][Dv]
   uint8_t* gathered_;  // [16][Dv][2], bf16
