@@ -28,7 +28,7 @@ namespace hydrant::micro {
 void ExpandByVpermb(const uint8_t* lines, const uint8_t* tables, const uint8_t* dictionary, int64_t count,
                     uint8_t* out) {
   for (int64_t n = 0; n < count; n += 4) {
-    kernels::Avx512Vectors::Expand(lines + 64 * n, tables + 2 * n, dictionary, out + 128 * n);
+    kernels::Avx512Vectors::Expand<4>(lines + 64 * n, tables + 2 * n, dictionary, out + 128 * n);
   }
 }
 

@@ -35,7 +35,7 @@ void Expand(benchmark::State& state, ExpandLoop loop) {
   uint8_t expected[4 * 128];
   loop(lines.get(), tables.get(), dictionary.get(), kCount, out.get());
   for (int64_t n = 0; n < kCount; n += 4) {
-    kernels::PlainVectors::Expand(&lines[n * 64], &tables[n * 2], dictionary.get(), expected);
+    kernels::PlainVectors::Expand<4>(&lines[n * 64], &tables[n * 2], dictionary.get(), expected);
     if (!Require(state, std::memcmp(expected, &out[n * 128], 4 * 128) == 0, "differs from the plain loop")) return;
   }
   const Stopwatch watch;
