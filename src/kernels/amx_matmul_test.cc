@@ -112,6 +112,17 @@ TEST(AmxMatmulTest, LongPanelsGiveThePortableBits) {
   }
 }
 
+// More panels than become outputs at once, with even and odd ends.
+TEST(AmxMatmulTest, SeveralBatchesOfPanelsGiveThePortableBits) {
+  constexpr int64_t kBatch = 2 * kBatchPairs * kPanelOutputs;
+  for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
+    for (const int64_t outputs : {kBatch, kBatch + 1, 2 * kBatch + 40}) {
+      for (const int64_t rows : {1, 20, 40, 70}) Check(type, rows, outputs, 200, false, {false, rows != 20});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 #if defined(__x86_64__)
 TEST(AmxMatmulTest, TheTrappedInstructionsGiveThePortableBits) {
   if (DetectCpuFeatures().amx) GTEST_SKIP() << "this machine has AMX: nothing to trap";
