@@ -46,7 +46,7 @@ void AttachPackedTensors(const std::string& file, const Metadata& metadata, File
     throw FileError(file,
                     std::string("has packed weights of layout ") +
                         (version == metadata.end() ? "unknown" : Printable(version->second)) + ", expected layout " +
-                        kLinesLayout + " or " + kInterleavedLayout,
+                        kInterleavedLayout + " or " + kLinesLayout,
                     "convert it again with this version's 'hydrant convert'");
   }
   if (list == metadata.end()) throw FileError(file, std::string("the header's metadata have no '") + kPackedKey + "'");

@@ -9,9 +9,10 @@
 
 namespace hydrant::checkpoint {
 
-// Layouts of kernels/packed.h. A file of another one is refused: its panels would be read as wrong weights.
-inline constexpr const char* kLinesLayout = "1";
+// Layouts of kernels/packed.h. A file of another one is refused: its panels would be read as wrong weights. (1 was
+// lines with all table numbers of a panel before its codes.)
 inline constexpr const char* kInterleavedLayout = "2";
+inline constexpr const char* kLinesLayout = "3";
 
 // Keys of `__metadata__`.
 inline constexpr const char* kLayoutKey = "hydrant.layout";

@@ -24,44 +24,49 @@ std::shared_ptr<uint8_t> Lines(int64_t bytes) {
   return {memory, [](uint8_t* p) { std::free(p); }};
 }
 
-// How an output's bytes lie in a panel: `count` pieces of `bytes`, the first at `begin`, `stride` apart.
+// How an output's table numbers and codes lie in a panel: so many pieces of so many bytes, each somewhere.
 struct Pieces {
-  int64_t begin, count, stride, bytes;
+  int64_t tables, table_bytes, codes, code_bytes;
 };
-Pieces TablesOf(const kernels::PackedMatrix& matrix, int64_t o) {
-  constexpr int64_t kPanel = kernels::kPanelOutputs;
-  if (matrix.type == kernels::PackedType::kW4) return {o * 2, matrix.steps(), kPanel * 2, 2};
-  if (matrix.type == kernels::PackedType::kOctets) return {o, matrix.steps() * 2, kPanel, 1};
-  return {0, 0, 0, 0};
-}
-Pieces CodesOf(const kernels::PackedMatrix& matrix, int64_t o) {
-  constexpr int64_t kPanel = kernels::kPanelOutputs, kLine = kernels::kLineBytes;
-  const int64_t begin = matrix.code_offset(), steps = matrix.steps();
+Pieces PiecesOf(const kernels::PackedMatrix& matrix) {
+  const int64_t steps = matrix.steps();
   switch (matrix.type) {
-    case kernels::PackedType::kW8: return {begin + o * kLine, steps * 2, kPanel * kLine, kLine};
-    case kernels::PackedType::kW4: return {begin + o * kLine, steps, kPanel * kLine, kLine};
-    case kernels::PackedType::kQuads: return {begin + o * 4, steps * 32, kPanel * 4, 4};
+    case kernels::PackedType::kW8: return {0, 0, steps * 2, kernels::kLineBytes};
+    case kernels::PackedType::kW4: return {steps, 2, steps, kernels::kLineBytes};
+    case kernels::PackedType::kQuads: return {0, 0, steps * 32, 4};
     case kernels::PackedType::kOctets: break;  // eight lines of a group of 64 inputs: four for each half of the outputs
   }
-  return {begin + o / 8 * 4 * kLine + o % 8 * 8, steps * 2, 8 * kLine, 8};
+  return {steps * 2, 1, steps * 8, 8};
+}
+int64_t TablesAt(const kernels::PackedMatrix& matrix, int64_t o, int64_t piece) {
+  if (matrix.type == kernels::PackedType::kW4) return kernels::TablesAtW4(piece) + o * 2;
+  return piece * kernels::kPanelOutputs + o;
+}
+int64_t CodesAt(const kernels::PackedMatrix& matrix, int64_t o, int64_t piece) {
+  constexpr int64_t kPanel = kernels::kPanelOutputs, kLine = kernels::kLineBytes;
+  switch (matrix.type) {
+    case kernels::PackedType::kW8: return (piece * kPanel + o) * kLine;
+    case kernels::PackedType::kW4: return kernels::CodesAtW4(piece) + o * kLine;
+    case kernels::PackedType::kQuads: return (piece * kPanel + o) * 4;
+    case kernels::PackedType::kOctets: break;
+  }
+  return matrix.code_offset() + (piece / 4 * 8 + o / 8 * 4 + piece % 4) * kLine + o % 8 * 8;
 }
 
-// One output's codes and table numbers from its place in one matrix to its place in another.
+// One output's codes and table numbers from its place in one matrix to its place in another of the same type.
 void CopyOutput(const kernels::PackedMatrix& from, int64_t source, const kernels::PackedMatrix& to, int64_t target,
                 uint8_t* panels) {
-  constexpr int64_t kPanel = kernels::kPanelOutputs, kLine = kernels::kLineBytes;
+  constexpr int64_t kPanel = kernels::kPanelOutputs;
   const uint8_t* source_panel = from.panels + source / kPanel * from.panel_bytes();
   uint8_t* target_panel = panels + target / kPanel * to.panel_bytes();
-  const auto copy = [&](const Pieces& read, const Pieces& write, int64_t offset) {
-    for (int64_t i = 0; i < read.count; ++i) {
-      std::memcpy(target_panel + write.begin + i * write.stride + offset,
-                  source_panel + read.begin + i * read.stride + offset, static_cast<size_t>(read.bytes));
-    }
-  };
-  copy(TablesOf(from, source % kPanel), TablesOf(to, target % kPanel), 0);
-  const int64_t lines = from.type == kernels::PackedType::kOctets ? 4 : 1;
-  for (int64_t line = 0; line < lines; ++line) {
-    copy(CodesOf(from, source % kPanel), CodesOf(to, target % kPanel), line * kLine);
+  const Pieces pieces = PiecesOf(from);
+  for (int64_t i = 0; i < pieces.tables; ++i) {
+    std::memcpy(target_panel + TablesAt(to, target % kPanel, i), source_panel + TablesAt(from, source % kPanel, i),
+                static_cast<size_t>(pieces.table_bytes));
+  }
+  for (int64_t i = 0; i < pieces.codes; ++i) {
+    std::memcpy(target_panel + CodesAt(to, target % kPanel, i), source_panel + CodesAt(from, source % kPanel, i),
+                static_cast<size_t>(pieces.code_bytes));
   }
 }
 

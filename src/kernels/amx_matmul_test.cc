@@ -89,13 +89,14 @@ TEST(AmxMatmulTest, EveryNumberOfRowsGivesThePortableBits) {
   }
 }
 
-// 1 to 5 panels: odd ends; 1 to 9 steps: rings shorter and longer than what is expanded ahead; ranges of 1 to 3 panels.
+// 1 to 9 panels: ends of every length; 1 to 9 steps: buffers shorter and longer than what is expanded ahead; ranges of
+// 1 to 6 panels.
 TEST(AmxMatmulTest, EveryShapeGivesThePortableBits) {
   for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
-    for (const int64_t outputs : {1, 15, 16, 17, 32, 33, 64, 65, 80}) {
+    for (const int64_t outputs : {1, 15, 17, 32, 33, 64, 65, 80, 97, 112, 143}) {
       for (const int64_t inputs : {1, 64, 128, 129, 384, 385, 1100}) {
         for (const int64_t rows : {1, 2, 16, 17, 40}) {
-          Check(type, rows, outputs, inputs, rows % 2 == 0, {rows == 17, rows != 16, 1 + inputs % 3});
+          Check(type, rows, outputs, inputs, rows % 2 == 0, {rows == 17, rows != 16, 1 + inputs % 6});
           Check(type, rows, outputs, inputs, false);
           if (HasFatalFailure()) return;
         }
@@ -114,10 +115,12 @@ TEST(AmxMatmulTest, LongPanelsGiveThePortableBits) {
 
 // More panels than become outputs at once, with even and odd ends.
 TEST(AmxMatmulTest, SeveralBatchesOfPanelsGiveThePortableBits) {
-  constexpr int64_t kBatch = 2 * kBatchPairs * kPanelOutputs;
   for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
-    for (const int64_t outputs : {kBatch, kBatch + 1, 2 * kBatch + 40}) {
-      for (const int64_t rows : {1, 20, 40, 70}) Check(type, rows, outputs, 200, false, {false, rows != 20});
+    for (const int64_t rows : {1, 20, 40, 70}) {
+      const int64_t batch = (rows == 1 && type == PackedType::kW4 ? 4 : 2) * kBatchGroups * kPanelOutputs;
+      for (const int64_t outputs : {batch, batch + 1, 2 * batch + 40}) {
+        Check(type, rows, outputs, 200, false, {false, rows != 20});
+      }
       if (HasFatalFailure()) return;
     }
   }
@@ -133,10 +136,12 @@ TEST(AmxMatmulTest, TheTrappedInstructionsGiveThePortableBits) {
       const TileTrap trap;
       Check(type, rows, 70, 600, rows == 18, {true, rows == 16, 4}, forms);
       if (HasFatalFailure()) return;
-      const int64_t pairs = 3, steps = 5, blocks = (rows + 15) / 16;  // 5 panels in ranges of 4 and 1
-      const int64_t spilled = blocks > 2 ? pairs * 2 * blocks * ((steps - 1) / kChunkSteps) : 0;  // sums, loaded again
-      EXPECT_EQ(trap.products(), pairs * steps * 4 * blocks);
-      EXPECT_EQ(trap.loads(), pairs * steps * (blocks / 2 * 8 + blocks % 2 * 6) + spilled);
+      const int64_t steps = 5, blocks = (rows + 15) / 16;
+      const bool by_four = type == PackedType::kW4 && blocks == 1;
+      const int64_t groups = by_four ? 2 : 3;  // 5 panels in ranges of 4 and 1
+      const int64_t spilled = blocks > 2 ? groups * 2 * blocks * ((steps - 1) / kChunkSteps) : 0;  // sums, loaded again
+      EXPECT_EQ(trap.products(), groups * steps * (by_four ? 8 : 4 * blocks));
+      EXPECT_EQ(trap.loads(), groups * steps * (by_four ? 10 : blocks / 2 * 8 + blocks % 2 * 6) + spilled);
       EXPECT_FALSE(trap.configured());
     }
   }
@@ -195,15 +200,15 @@ struct WatchedVectors : PlainVectors {
   }
 };
 
-// A step of one row block is 12 of the clock, of two 16.
+// A step of one row block is 24 of the clock, of two 16.
 TEST(AmxMatmulTest, TilesAreLoadedSomeTimeAfterTheyAreWritten) {
   for (const int64_t rows : {16, 32, 48}) {
     for (const int64_t inputs : {128, 512}) {
       const TestPackedMatrix weight(PackedType::kW4, 100, inputs, 1);
       TestCodes codes(rows, inputs, false, 2);
       Clock clock;
-      clock.first_step = 16;
-      clock.written.assign(2 * kChunkSteps * kExpandedStepBytes, -1);
+      clock.first_step = 24;
+      clock.written.assign(2 * kMaxGroup * kExpandedPanelBytes, -1);
       clock_now = &clock;
       const auto watched = [](const PackedMatmulArgs& args, int64_t begin, int64_t end) {
         TilePackedMatmul<WatchedTiles, WatchedVectors>(args, begin, end);

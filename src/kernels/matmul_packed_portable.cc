@@ -34,8 +34,8 @@ void DecodeStep(const PackedMatmulArgs& args, const uint8_t* panel, int64_t step
     }
     return;
   }
-  const uint8_t* line = codes + (step * kPanelOutputs + output) * kLineBytes;
-  const uint8_t* tables = panel + (step * kPanelOutputs + output) * 2;
+  const uint8_t* line = panel + CodesAtW4(step) + output * kLineBytes;
+  const uint8_t* tables = panel + TablesAtW4(step) + output * 2;
   for (int64_t half = 0; half < 2; ++half) {
     const uint8_t* table = args.dictionary + tables[half] * kTableEntries;
     for (int64_t i = 0; i < kLineBytes; ++i) {

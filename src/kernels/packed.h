@@ -6,9 +6,9 @@
 // A matrix [O, I] is cut into panels of 16 outputs; O is padded to 16 and I to 128 with zeros. A *step* is 128 inputs
 // of a panel, a *line* 64 bytes of one output, so that one vector register holds inputs of one output only.
 //   w8 panel: codes [I / 128][2][16][64], a byte = weight + 128; weights -127 .. 127.
-//   w4 panel: tables [I / 128][16][2], one byte for each output and group of 64 inputs, zero-padded to whole lines;
-//             codes [I / 128][16][64]: low nibbles = inputs 0 .. 63 of the step, high nibbles = 64 .. 127.
-//             weight = dictionary[table][code] - 128; dictionary entries 1 .. 255.
+//   w4 panel: two steps after two: a line of tables [2][16][2], one byte for each output and group of 64 inputs, and
+//             codes [2][16][64]: low nibbles = inputs 0 .. 63 of a step, high nibbles = 64 .. 127. An odd last step has
+//             its tables, zeros and its codes. weight = dictionary[table][code] - 128; dictionary entries 1 .. 255.
 // Interleaved, for targets whose table says so (KernelTable::reads_interleaved):
 //   quads panel, of w8: codes [I / 4][16][4], a byte = weight + 128: 16 outputs' products with four inputs are one
 //             vector instruction and need no adding up at the end.
@@ -47,6 +47,13 @@ inline constexpr PackedType TypeIn(PackedLayout layout, bool is_4_bit) {
   return is_4_bit ? PackedType::kOctets : PackedType::kQuads;
 }
 
+// Where in a w4 panel the table numbers and the codes of a step begin.
+inline constexpr int64_t kTwoStepsBytesW4 = (1 + 2 * kPanelOutputs) * kLineBytes;
+inline constexpr int64_t TablesAtW4(int64_t step) { return step / 2 * kTwoStepsBytesW4 + step % 2 * 2 * kPanelOutputs; }
+inline constexpr int64_t CodesAtW4(int64_t step) {
+  return step / 2 * kTwoStepsBytesW4 + kLineBytes + step % 2 * kPanelOutputs * kLineBytes;
+}
+
 struct PackedMatrix {
   PackedType type = PackedType::kW8;
   int64_t outputs = 0, inputs = 0;      // O, I: without padding
@@ -58,12 +65,10 @@ struct PackedMatrix {
   int64_t steps() const { return (inputs + kStepInputs - 1) / kStepInputs; }
   int64_t padded_inputs() const { return steps() * kStepInputs; }
   bool is_4_bit() const { return type == PackedType::kW4 || type == PackedType::kOctets; }
-  // Where a panel's codes begin: behind its table numbers.
-  int64_t code_offset() const { return is_4_bit() ? (steps() + 1) / 2 * kLineBytes : 0; }
-  int64_t panel_bytes() const {
-    const int64_t lines = steps() * kPanelOutputs * (is_4_bit() ? 1 : 2);
-    return code_offset() + lines * kLineBytes;
-  }
+  // Where an octets panel's codes begin: behind its table numbers.
+  int64_t code_offset() const { return type == PackedType::kOctets ? table_lines() * kLineBytes : 0; }
+  int64_t table_lines() const { return is_4_bit() ? (steps() + 1) / 2 : 0; }
+  int64_t panel_bytes() const { return (table_lines() + steps() * kPanelOutputs * (is_4_bit() ? 1 : 2)) * kLineBytes; }
   int64_t bytes() const { return num_panels() * (panel_bytes() + kPanelOutputs * 4); }
 };
 

@@ -97,8 +97,9 @@ class TestPackedMatrix {
       const uint8_t table = panel[group * kPanelOutputs + o], pair = codes[line * kLineBytes + o % 8 * 8 + place % 8];
       return dictionary_[table * kTableEntries + (place % 16 < 8 ? pair & 15 : pair >> 4)] - 128;
     }
-    const uint8_t line = codes[(step * kPanelOutputs + o) * kLineBytes + place];
-    const uint8_t table = panel[(step * kPanelOutputs + o) * 2 + half];
+    const uint8_t* two_steps = panel + step / 2 * 33 * kLineBytes;
+    const uint8_t line = two_steps[(1 + step % 2 * kPanelOutputs + o) * kLineBytes + place];
+    const uint8_t table = two_steps[(step % 2 * kPanelOutputs + o) * 2 + half];
     return dictionary_[table * kTableEntries + (half == 0 ? line & 15 : line >> 4)] - 128;
   }
 

@@ -17,12 +17,14 @@
 namespace hydrant::quant {
 namespace {
 
+using kernels::CodesAtW4;
 using kernels::kGroupInputs;
 using kernels::kLineBytes;
 using kernels::kPanelOutputs;
 using kernels::kStepInputs;
 using kernels::PackedMatrix;
 using kernels::PackedType;
+using kernels::TablesAtW4;
 
 // One row as floats; every value is finite or refused.
 void ReadRow(const FloatMatrix& matrix, int64_t row, std::vector<float>& out) {
@@ -92,10 +94,10 @@ int WeightW8(const uint8_t* panel, int64_t o, int64_t i) {
 }
 
 int WeightW4(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
-  const int64_t line = i / kStepInputs * kPanelOutputs + o, half = i % kStepInputs / kGroupInputs;
-  const uint8_t pair = panel[m.code_offset() + line * kLineBytes + i % kGroupInputs];
+  const int64_t step = i / kStepInputs, half = i % kStepInputs / kGroupInputs;
+  const uint8_t pair = panel[CodesAtW4(step) + o * kLineBytes + i % kGroupInputs];
   const int code = half == 0 ? pair & 15 : pair >> 4;
-  return m.dictionary[panel[2 * line + half] * kernels::kTableEntries + code] - 128;
+  return m.dictionary[panel[TablesAtW4(step) + 2 * o + half] * kernels::kTableEntries + code] - 128;
 }
 
 int WeightQuads(const uint8_t* panel, int64_t o, int64_t i) {
@@ -159,7 +161,7 @@ Words SwapNibbles(Words words) {
 // `lines` and `octets` have the same sizes.
 void CopyPanelW4(const PackedMatrix& lines, const PackedMatrix& octets, bool to_octets, const uint8_t* source,
                  uint8_t* target) {
-  std::memset(target, 0, static_cast<size_t>(lines.code_offset()));
+  std::memset(target, 0, static_cast<size_t>(lines.panel_bytes()));  // table numbers of a step that there is not
   const auto copy_words = [&](const std::array<int64_t, 2>& from, const std::array<int64_t, 2>& to) {
     Words words;
     std::memcpy(&words.first, source + from[0], sizeof(uint64_t));
@@ -169,13 +171,14 @@ void CopyPanelW4(const PackedMatrix& lines, const PackedMatrix& octets, bool to_
     std::memcpy(target + to[1], &words.second, sizeof(uint64_t));
   };
   for (int64_t line = 0; line < lines.steps() * kPanelOutputs; ++line) {
-    const int64_t o = line % kPanelOutputs, input = line / kPanelOutputs * kStepInputs;
+    const int64_t o = line % kPanelOutputs, step = line / kPanelOutputs, input = step * kStepInputs;
+    const int64_t tables = TablesAtW4(step) + 2 * o, codes = CodesAtW4(step) + o * kLineBytes;
     const OctetPlace groups[] = {PlaceInOctets(octets, o, input), PlaceInOctets(octets, o, input + kGroupInputs)};
     for (int64_t g = 0; g < 2; ++g) {
-      target[to_octets ? groups[g].table : 2 * line + g] = source[to_octets ? 2 * line + g : groups[g].table];
+      target[to_octets ? groups[g].table : tables + g] = source[to_octets ? tables + g : groups[g].table];
     }
     for (int64_t i = 0; i < 4; ++i) {
-      const int64_t at = lines.code_offset() + line * kLineBytes + 16 * i;
+      const int64_t at = codes + 16 * i;
       const std::array<int64_t, 2> in_line = {at, at + 8};
       const std::array<int64_t, 2> in_octets = {groups[0].code + i * kLineBytes, groups[1].code + i * kLineBytes};
       to_octets ? copy_words(in_line, in_octets) : copy_words(in_octets, in_line);
@@ -206,8 +209,8 @@ void PlaceRowW4(const PackedMatrix& shape, int64_t output, std::span<const uint8
   const int64_t row = output % kPanelOutputs;
   for (size_t g = 0; g < tables.size(); ++g) {
     const auto group = static_cast<int64_t>(g);
-    panel[(group / 2 * kPanelOutputs + row) * 2 + group % 2] = tables[g];
-    uint8_t* line = panel + shape.code_offset() + (group / 2 * kPanelOutputs + row) * kLineBytes;
+    panel[TablesAtW4(group / 2) + 2 * row + group % 2] = tables[g];
+    uint8_t* line = panel + CodesAtW4(group / 2) + row * kLineBytes;
     const int64_t count = std::min(kGroupInputs, shape.inputs - group * kGroupInputs);
     for (int64_t i = 0; i < count; ++i) {
       const int code = codes[static_cast<size_t>(group * kGroupInputs + i)];
