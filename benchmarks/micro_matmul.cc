@@ -111,16 +111,16 @@ class Problem {
 
 constexpr const char* kNoTarget = "skipped: this machine lacks the target";
 
-// 32 outputs x 4096 inputs, 68 KB. Cycles of a step of `outputs` outputs x 128 inputs.
+// 64 outputs x 4096 inputs, 135 KB. Cycles of a step of `outputs` outputs x 128 inputs.
 void MatmulFromL2(benchmark::State& state, const char* name, int64_t step_outputs) {
   const KernelTable* table = TableNamed(name);
   if (table == nullptr) return state.SkipWithError(kNoTarget);
-  Problem problem(*table, 48, 4096, state.range(0));
+  Problem problem(*table, 80, 4096, state.range(0));
   if (!Require(state, problem.Check(*table), "differs from the portable kernel")) return;
   const PackedMatmulArgs args = problem.ArgsFor(*table);
   const Stopwatch watch;
-  while (state.KeepRunning()) table->packed_matmul(args, 0, 2);
-  watch.CountCycles(state, 32 / step_outputs * args.steps);
+  while (state.KeepRunning()) table->packed_matmul(args, 0, 4);
+  watch.CountCycles(state, 64 / step_outputs * args.steps);
 }
 
 // 65,536 outputs x 4096 inputs, 138 MB: more than a last-level cache holds. In turn with reads of the same bytes.

@@ -137,11 +137,12 @@ TEST(AmxMatmulTest, TheTrappedInstructionsGiveThePortableBits) {
       Check(type, rows, 70, 600, rows == 18, {true, rows == 16, 4}, forms);
       if (HasFatalFailure()) return;
       const int64_t steps = 5, blocks = (rows + 15) / 16;
-      const bool by_four = type == PackedType::kW4 && blocks == 1;
-      const int64_t groups = by_four ? 2 : 3;  // 5 panels in ranges of 4 and 1
-      const int64_t spilled = blocks > 2 ? groups * 2 * blocks * ((steps - 1) / kChunkSteps) : 0;  // sums, loaded again
-      EXPECT_EQ(trap.products(), groups * steps * (by_four ? 8 : 4 * blocks));
-      EXPECT_EQ(trap.loads(), groups * steps * (by_four ? 10 : blocks / 2 * 8 + blocks % 2 * 6) + spilled);
+      const int64_t pairs = 3;  // 5 panels in ranges of 4 and 1
+      const int64_t spilled = blocks > 2 ? pairs * 2 * blocks * ((steps - 1) / kChunkSteps) : 0;  // sums, loaded again
+      const int64_t shared =
+          type == PackedType::kW4 && blocks == 1 ? 2 : 0;  // activations of two pairs that go as four
+      EXPECT_EQ(trap.products(), pairs * steps * 4 * blocks);
+      EXPECT_EQ(trap.loads(), steps * (pairs * (blocks / 2 * 8 + blocks % 2 * 6) - shared) + spilled);
       EXPECT_FALSE(trap.configured());
     }
   }

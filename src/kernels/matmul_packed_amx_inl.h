@@ -16,7 +16,7 @@
 // Sums become outputs for several groups of panels at once (kBatchGroups).
 //
 // Where a call's panels are no whole number of groups, the last group begins some panels earlier: those are multiplied
-// twice and stored once. A call of fewer panels than a group takes each as a group that has it several times.
+// twice and stored once. A call of one panel takes it as both of a group.
 
 #define HYDRANT_INLINE __attribute__((always_inline)) inline
 
@@ -103,7 +103,8 @@ class TileMatmul {
 
   template <bool kW4>
   void RunGroups() {
-    kW4&& args_.num_blocks == 1 ? RunGroupsOf<kW4, kW4 ? kMaxGroup : 2>() : RunGroupsOf<kW4, 2>();
+    const bool by_four = kW4 && args_.num_blocks == 1 && end_ - begin_ >= kMaxGroup;
+    by_four ? RunGroupsOf<kW4, kW4 ? kMaxGroup : 2>() : RunGroupsOf<kW4, 2>();
   }
 
   template <bool kW4, int kPanels>
