@@ -103,8 +103,10 @@ class TileMatmul {
 
   template <bool kW4>
   void RunGroups() {
-    const bool by_four = kW4 && args_.num_blocks == 1 && end_ - begin_ >= kMaxGroup;
-    by_four ? RunGroupsOf<kW4, kW4 ? kMaxGroup : 2>() : RunGroupsOf<kW4, 2>();
+    if constexpr (kW4) {
+      if (args_.num_blocks == 1 && end_ - begin_ >= kMaxGroup) return RunGroupsOf<kW4, kMaxGroup>();
+    }
+    RunGroupsOf<kW4, 2>();
   }
 
   template <bool kW4, int kPanels>
