@@ -54,6 +54,7 @@ inline constexpr int64_t kMaxCodeRows = 128;
 struct PackedMatmulArgs {
   PackedType type = PackedType::kW8;
   const uint8_t* panels = nullptr;
+  const uint8_t* next = nullptr;  // four such panels that a later call begins with, for fetching ahead; or null
   int64_t panel_bytes = 0, code_offset = 0;
   int64_t steps = 0;  // of 128 inputs
   int64_t outputs = 0;

@@ -55,14 +55,13 @@ class MatmulInput {
   void Load(Queue& queue, ConstRows x);
   // x -> RmsNorm(x) -> ready; `normed` [R, I] receives the normed rows too.
   void LoadNormed(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows normed);
-  // silu(gate) * up -> ready; `out` [R, I] receives the products too and may be `gate`.
-  void LoadSiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out);
   // residual + silu(linear) -> ready; `out` [R, I] receives the sums too and may be either.
   void LoadResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out);
 
   // Serial: outputs 16 * panel_begin .. 16 * panel_end - 1 of job.weight, the first of them in column 0 of `out` [R,
-  // ..].
-  void Panels(const MatmulJob& job, int64_t panel_begin, int64_t panel_end, Rows out) const;
+  // ..]. `next` as in PackedMatmulArgs.
+  void Panels(const MatmulJob& job, int64_t panel_begin, int64_t panel_end, Rows out,
+              const uint8_t* next = nullptr) const;
 
   InputKind kind() const { return kind_; }
   int64_t rows() const { return rows_; }
@@ -70,6 +69,8 @@ class MatmulInput {
 
  private:
   friend void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs);
+  friend void MatmulSiluMul(Queue& queue, const MatmulInput& input, const MatmulJob& gate, const MatmulJob& up,
+                            Rows out);
 
   // Rows that read the weights together.
   struct Chunk {
@@ -99,10 +100,14 @@ class MatmulInput {
   void PackQuads(Queue& queue);
   template <typename MakeRow>
   void LoadMade(Queue& queue, ConstRows made, int64_t operations_per_row, const MakeRow& make_row);
+  void Check(const MatmulJob& job) const;
+  template <typename Fn>
+  void ForPanels(Queue& queue, int64_t panels, int64_t weights, const Fn& fn) const;
   // Serial: a range of a job's panels, all rows.
-  void Range(const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const;
+  void Range(const MatmulJob& job, int64_t panel_begin, int64_t panel_end, const uint8_t* next) const;
   void Floats(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const;
-  void Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const;
+  void Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end,
+             const uint8_t* next) const;
 
   const KernelTable* table_ = nullptr;
   InputKind kind_ = InputKind::kF32;
@@ -122,6 +127,10 @@ class MatmulInput {
 // input order starting at 0, combined ((0+1)+(2+3))+((4+5)+(6+7)); then + bias; then (kAdd) out + that. Packed: as
 // PackedMatmulArgs says.
 void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs);
+
+// out = silu(gate) * up, [R, O], of two weights that read the same input; their own `out` and `mode` are not looked at.
+// The same bits as Matmul of both and SiluMul, without [R, O] of either in memory.
+void MatmulSiluMul(Queue& queue, const MatmulInput& input, const MatmulJob& gate, const MatmulJob& up, Rows out);
 
 // One weight, outside regions.
 void Matmul(Queue& queue, ConstRows x, const Weight& weight, std::span<const float> bias, Rows out,

@@ -60,10 +60,14 @@ class TileMatmul {
   template <bool kW4>
   static constexpr int64_t kStepBytes = kW4 ? kTileBytes : 2 * kTileBytes;  // of one panel's codes
 
-  // The first panel of the group that covers `panel`, and of the one after that; the last one's after is itself.
+  // The first panel of the group that covers `panel`.
   int64_t GroupAt(int64_t panel) const { return panel + group_ <= end_ ? panel : end_ - group_; }
-  int64_t GroupAfter(int64_t panel) const { return panel + group_ < end_ ? GroupAt(panel + group_) : GroupAt(panel); }
   const uint8_t* BytesOf(int64_t group) const { return args_.panels + group * args_.panel_bytes; }
+  // Of the group after that; after the last one comes what a later call reads, or the last one stands for it.
+  const uint8_t* BytesAfter(int64_t panel) const {
+    if (panel + group_ < end_) return BytesOf(GroupAt(panel + group_));
+    return args_.next != nullptr ? args_.next : BytesOf(GroupAt(panel));
+  }
 
   template <int kPanels>
   HYDRANT_INLINE Places<kPanels> InEach(const uint8_t* first) const {
@@ -98,7 +102,7 @@ class TileMatmul {
   };
   template <bool kW4>
   HYDRANT_INLINE Stream<kW4> StreamOf(int64_t panel) const {
-    return {BytesOf(GroupAt(panel)), BytesOf(GroupAfter(panel)), args_.steps};
+    return {BytesOf(GroupAt(panel)), BytesAfter(panel), args_.steps};
   }
 
   template <bool kW4>
@@ -117,7 +121,8 @@ class TileMatmul {
     PrefetchFirst<kPanels>(kW4 ? CodesAtW4(kLeadSteps) : kTileBytes);
     if constexpr (kW4) {
       const int64_t steps = by_chunks && args_.steps >= kChunkSteps ? kChunkSteps : 1;
-      for (int64_t s = 0; s < steps; ++s) ExpandStep<kPanels>(begin_, s, buffer_ + s * kPanels * kExpandedPanelBytes);
+      for (int64_t s = 0; s < steps; ++s)
+        ExpandStep<kPanels>(BytesOf(begin_), s, buffer_ + s * kPanels * kExpandedPanelBytes);
     }
     int64_t first = begin_, groups = 0;
     for (int64_t panel = begin_; panel < end_; panel += group_) {
@@ -155,9 +160,9 @@ class TileMatmul {
     }
   }
   template <int kPanels>
-  void ExpandStep(int64_t group, int64_t step, uint8_t* to) const {
+  void ExpandStep(const uint8_t* group, int64_t step, uint8_t* to) const {
     for (int64_t p = 0; p < kPanels; ++p) {
-      ExpandPanel(SourceOf<true>(BytesOf(group) + p * stride_, step), to + p * kExpandedPanelBytes);
+      ExpandPanel(SourceOf<true>(group + p * stride_, step), to + p * kExpandedPanelBytes);
     }
   }
 
@@ -299,7 +304,7 @@ class TileMatmul {
       for (int64_t block = 4; block < args_.num_blocks; block += 2) ChunkOf<kW4, Share::kNone>(chunk, group, block);
       if (kW4 && first + chunk.steps == args_.steps) {  // a short last chunk leaves some of the next group's
         for (int64_t s = chunk.steps; s < ChunkSteps(0); ++s) {
-          ExpandStep<2>(GroupAfter(panel), s, chunk.next + s * 2 * kExpandedPanelBytes);
+          ExpandStep<2>(BytesAfter(panel), s, chunk.next + s * 2 * kExpandedPanelBytes);
         }
       }
       slot_ ^= 1;

@@ -285,5 +285,41 @@ TEST(MatmulTest, ARowOfManyIsTheRowAlone) {
   }
 }
 
+// Outputs that end inside a panel and go in several parts, the last one shorter.
+void CheckSiluMul(const Weight& gate, const Weight& up, int64_t rows, const KernelTable& table) {
+  const int64_t inputs = gate.inputs, outputs = gate.outputs;
+  const std::vector<float> bias = RandomFloats(outputs, 3);
+  const Matrix x = RandomMatrix(rows, inputs, 4);
+  Matrix gates(rows, outputs), ups(rows, outputs), expected(rows, outputs), found(rows, outputs);
+  for (const int threads : {1, 3}) {
+    base::ThreadPool pool(threads, false);
+    Queue queue{&pool, &table};
+    MatmulInput input;
+    input.Reserve(table, gate.kind, rows, inputs);
+    Region(queue, [&](Queue& own) {
+      input.Load(own, x);
+      const MatmulJob jobs[] = {{&gate, bias, gates}, {&up, {}, ups}};
+      Matmul(own, input, jobs);
+      SiluMul(own, gates, ups, expected);
+      MatmulSiluMul(own, input, {&gate, bias, {}}, {&up, {}, {}}, found);
+    });
+    ExpectSameBits(found, expected, std::string(table.name) + " R=" + std::to_string(rows));
+  }
+}
+
+TEST(MatmulTest, SiluMulOfTwoProductsGivesTheBitsOfThreeOps) {
+  const int64_t outputs = 1100, inputs = 300;
+  const TestWeight float_gate(DType::kBF16, outputs, inputs, 0, 1), float_up(DType::kBF16, outputs, inputs, 0, 2);
+  for (const KernelTable* table : AvailableKernels()) {
+    const PackedType four = TypeIn(table->layout(), true), eight = TypeIn(table->layout(), false);
+    const TestPackedMatrix gate(four, outputs, inputs, 5), up(eight, outputs, inputs, 6);
+    for (const int64_t rows : {1, 17, 130}) {
+      CheckSiluMul(float_gate.weight, float_up.weight, rows, *table);
+      CheckSiluMul(Weight::Of(gate.matrix()), Weight::Of(up.matrix()), rows, *table);
+      CheckSiluMul(Weight::Of(up.matrix(), true), Weight::Of(gate.matrix(), true), rows, *table);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hydrant::kernels

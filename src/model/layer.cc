@@ -33,7 +33,7 @@ void LayerRunner::Reserve(std::span<const kernels::RowKv> kv_rows) {
   for (Matrix* half : {&rotation_.cos, &rotation_.sin}) half->Resize(rows, config_.head_dim / 2);
   for (Matrix* wide : {&q_, &context_}) wide->Resize(rows, q_width);
   for (Matrix* narrow : {&k_, &v_}) narrow->Resize(rows, kv_width);
-  for (Matrix* inner : {&gate_, &up_}) inner->Resize(rows, config_.intermediate_size);
+  inner_.Resize(rows, config_.intermediate_size);
   normed_.Resize(rows, config_.hidden_size);
   hidden_input_.Reserve(*table_, rows, config_.hidden_size);
   context_input_.Reserve(*table_, rows, q_width);
@@ -74,10 +74,9 @@ void LayerRunner::FeedForward(kernels::Queue& queue, const LayerWeights& weights
   const kernels::Weight gate = weights.gate.view(), up = weights.up.view(), down = weights.down.view();
   kernels::MatmulInput& normed = hidden_input_.For(gate);
   normed.LoadNormed(queue, x, weights.post_attention_norm, config_.rms_norm_eps, normed_);
-  const kernels::MatmulJob jobs[] = {{&gate, weights.gate.bias, gate_}, {&up, weights.up.bias, up_}};
-  kernels::Matmul(queue, normed, jobs);
+  kernels::MatmulSiluMul(queue, normed, {&gate, weights.gate.bias, {}}, {&up, weights.up.bias, {}}, inner_);
   kernels::MatmulInput& inner = inner_input_.For(down);
-  inner.LoadSiluMul(queue, gate_, up_, gate_);
+  inner.Load(queue, inner_);
   const kernels::MatmulJob job{&down, weights.down.bias, x, kernels::MatmulMode::kAdd};
   kernels::Matmul(queue, inner, std::span(&job, 1));
 }

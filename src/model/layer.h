@@ -55,7 +55,7 @@ class LayerRunner {
   InputByKind hidden_input_, context_input_, inner_input_;  // [R, D], [R, H * Dh], [R, F]
   Matrix normed_;                                           // [R, D]
   Matrix q_, k_, v_, context_;                              // [R, H * Dh], [R, Hk * Dh] twice, [R, H * Dh]
-  Matrix gate_, up_;                                        // [R, F]
+  Matrix inner_;                                            // [R, F]
 };
 
 }  // namespace hydrant::model
