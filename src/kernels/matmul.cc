@@ -270,6 +270,12 @@ void MatmulInput::LoadNormed(Queue& queue, ConstRows x, std::span<const float> w
            [&](int64_t r) { queue.table->rms_norm(x.row(r), weight.data(), eps, x.cols, normed.row(r)); });
 }
 
+void MatmulInput::LoadSiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out) {
+  HYDRANT_CHECK(gate.rows == rows_ && up.rows == rows_ && gate.cols == inputs_ && up.cols == inputs_);
+  LoadMade(queue, out, 16 * inputs_,
+           [&](int64_t r) { queue.table->silu_mul(gate.row(r), up.row(r), gate.cols, out.row(r)); });
+}
+
 void MatmulInput::LoadResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out) {
   HYDRANT_CHECK(residual.rows == rows_ && linear.rows == rows_ && residual.cols == inputs_ && linear.cols == inputs_);
   LoadMade(queue, out, 16 * inputs_,

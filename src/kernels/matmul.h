@@ -55,6 +55,8 @@ class MatmulInput {
   void Load(Queue& queue, ConstRows x);
   // x -> RmsNorm(x) -> ready; `normed` [R, I] receives the normed rows too.
   void LoadNormed(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows normed);
+  // silu(gate) * up -> ready; `out` [R, I] receives the products too and may be `gate`.
+  void LoadSiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out);
   // residual + silu(linear) -> ready; `out` [R, I] receives the sums too and may be either.
   void LoadResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out);
 

@@ -31,12 +31,13 @@ struct Avx512Vectors {
     }
     const int64_t output = panel * kPanelOutputs, rest = args.outputs - output;
     const auto mask = static_cast<__mmask16>(rest < kPanelOutputs ? (1U << rest) - 1U : 0xffffU);
+    const __m512 row_scales = _mm512_loadu_ps(args.row_scales + output);
     if (block.rows == kTileRows && !args.two_planes) {
       // Unrolled, so that no row goes through memory: 40 ns instead of 60 (AMD Zen 4); without masks no faster.
 #pragma GCC unroll 16
       for (int64_t r = 0; r < kTileRows; ++r) {
         const __m512i bias = _mm512_set1_epi32(args.sums128[block.first + r]);
-        StoreRow(args, block.first + r, output, mask, _mm512_cvtepi32_ps(_mm512_sub_epi32(rows[r], bias)));
+        StoreRow(args, block.first + r, output, mask, row_scales, _mm512_cvtepi32_ps(_mm512_sub_epi32(rows[r], bias)));
       }
       return;
     }
@@ -45,11 +46,11 @@ struct Avx512Vectors {
     }
     if (args.two_planes) {
       for (int64_t r = 0; r < block.rows; r += 2) {
-        StoreRow(args, (block.first + r) / 2, output, mask, Combine(rows[r], rows[r + 1]));
+        StoreRow(args, (block.first + r) / 2, output, mask, row_scales, Combine(rows[r], rows[r + 1]));
       }
     } else {
       for (int64_t r = 0; r < block.rows; ++r) {
-        StoreRow(args, block.first + r, output, mask, _mm512_cvtepi32_ps(rows[r]));
+        StoreRow(args, block.first + r, output, mask, row_scales, _mm512_cvtepi32_ps(rows[r]));
       }
     }
   }
@@ -83,8 +84,8 @@ struct Avx512Vectors {
   }
 
   HYDRANT_INLINE static void StoreRow(const PackedMatmulArgs& args, int64_t row, int64_t output, __mmask16 mask,
-                                      __m512 sums) {
-    const __m512 scales = _mm512_mul_ps(_mm512_loadu_ps(args.row_scales + output), _mm512_set1_ps(args.scales[row]));
+                                      __m512 row_scales, __m512 sums) {
+    const __m512 scales = _mm512_mul_ps(row_scales, _mm512_set1_ps(args.scales[row]));
     __m512 value = _mm512_mul_ps(sums, scales);
     if (args.bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, args.bias + output));
     float* out = args.out + row * args.out_stride + output;

@@ -4,6 +4,14 @@
 #include <cmath>
 
 namespace hydrant::model {
+namespace {
+
+// Floats of gate and up, together, that stay in the caches from their products to their SiLU. More are better made part
+// by part; so few are better made apart, in fewer and longer calls. (Embedded model, 5, 9, 17 rows, `avx512` on Intel:
+// 1.3 to 2.2 % less time than part by part. 7B, `amx`, 4 rows, 88,064 floats: .5 % more, 64 rows: 4 % more.)
+constexpr int64_t kCachedInner = 32 * 1024;
+
+}  // namespace
 
 void InputByKind::Uses(const Linear& linear) { used_[static_cast<size_t>(linear.view().kind)] = true; }
 
@@ -34,6 +42,7 @@ void LayerRunner::Reserve(std::span<const kernels::RowKv> kv_rows) {
   for (Matrix* wide : {&q_, &context_}) wide->Resize(rows, q_width);
   for (Matrix* narrow : {&k_, &v_}) narrow->Resize(rows, kv_width);
   inner_.Resize(rows, config_.intermediate_size);
+  up_.Resize(2 * rows * config_.intermediate_size <= kCachedInner ? rows : 0, config_.intermediate_size);
   normed_.Resize(rows, config_.hidden_size);
   hidden_input_.Reserve(*table_, rows, config_.hidden_size);
   context_input_.Reserve(*table_, rows, q_width);
@@ -74,9 +83,15 @@ void LayerRunner::FeedForward(kernels::Queue& queue, const LayerWeights& weights
   const kernels::Weight gate = weights.gate.view(), up = weights.up.view(), down = weights.down.view();
   kernels::MatmulInput& normed = hidden_input_.For(gate);
   normed.LoadNormed(queue, x, weights.post_attention_norm, config_.rms_norm_eps, normed_);
-  kernels::MatmulSiluMul(queue, normed, {&gate, weights.gate.bias, {}}, {&up, weights.up.bias, {}}, inner_);
   kernels::MatmulInput& inner = inner_input_.For(down);
-  inner.Load(queue, inner_);
+  const kernels::MatmulJob jobs[] = {{&gate, weights.gate.bias, inner_}, {&up, weights.up.bias, up_}};
+  if (up_.rows() > 0) {
+    kernels::Matmul(queue, normed, jobs);
+    inner.LoadSiluMul(queue, inner_, up_, inner_);
+  } else {
+    kernels::MatmulSiluMul(queue, normed, jobs[0], jobs[1], inner_);
+    inner.Load(queue, inner_);
+  }
   const kernels::MatmulJob job{&down, weights.down.bias, x, kernels::MatmulMode::kAdd};
   kernels::Matmul(queue, inner, std::span(&job, 1));
 }

@@ -55,7 +55,7 @@ class LayerRunner {
   InputByKind hidden_input_, context_input_, inner_input_;  // [R, D], [R, H * Dh], [R, F]
   Matrix normed_;                                           // [R, D]
   Matrix q_, k_, v_, context_;                              // [R, H * Dh], [R, Hk * Dh] twice, [R, H * Dh]
-  Matrix inner_;                                            // [R, F]
+  Matrix inner_, up_;                                       // [R, F]; up_ has no rows where products go part by part
 };
 
 }  // namespace hydrant::model
