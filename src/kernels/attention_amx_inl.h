@@ -199,14 +199,11 @@ class TileAttention {
     return bad == 0;
   }
 
-  // The values of a range's positions to gathered_, zeros in the places of the others; slot_at(i) is the slot of
-  // position i of the block. What is there already stays: neighbouring rows of a tree mostly need the same.
-  template <typename SlotAt>
-  void Gather(Range range, const SlotAt& slot_at) {
+  // The values of 32 slots to gathered_. What is there already stays.
+  void Gather(const int32_t* slots) {
     const auto bytes = static_cast<uint64_t>(4 * width_);
     for (int32_t i = 0; i < kBlockPositions; i += 2) {
-      const int32_t even = i >= range.begin && i < range.end ? slot_at(i) : -1;
-      const int32_t odd = i + 1 >= range.begin && i + 1 < range.end ? slot_at(i + 1) : -1;
+      const int32_t even = slots[i], odd = slots[i + 1];
       if (slots_[i] == even && slots_[i + 1] == odd) continue;
       slots_[i] = even;
       slots_[i + 1] = odd;
@@ -215,8 +212,8 @@ class TileAttention {
         __builtin_memset(to, 0, bytes);
       } else {
         const Place place = PlaceOfPair(args_, even, odd);
-        if (place.second == nullptr) __builtin_memcpy(to, place.first, bytes);
-        for (int64_t d = 0; place.second != nullptr && d < width_; d += 16) {
+        if (!place.merged()) __builtin_memcpy(to, place.first, bytes);
+        for (int64_t d = 0; place.merged() && d < width_; d += 16) {
           MergePairs(place, 4 * d, reinterpret_cast<uint32_t*>(to + 4 * d));
         }
       }
@@ -276,7 +273,11 @@ class TileAttention {
     for (int64_t r = 0; r < args_.num_rows; ++r) {
       const Range range = InPlace(block, args_.rows[r]);
       if (range.empty()) continue;
-      Gather(range, [&](int32_t i) { return kBlockPositions * block + i; });
+      int32_t slots[kBlockPositions];
+      for (int32_t i = 0; i < kBlockPositions; ++i) {
+        slots[i] = i >= range.begin && i < range.end ? kBlockPositions * block + i : kNoSlot;
+      }
+      Gather(slots);
       AddGathered(r * args_.group, (r + 1) * args_.group);
     }
   }
@@ -298,24 +299,54 @@ class TileAttention {
     }
   }
 
-  // Blocks in which a row has positions in other slots: each row takes its scores in the order of its positions, and
-  // its values are gathered.
-  void AddTail(const AttentionRow& row, int64_t tile_column, int64_t column, int64_t column_end) {
-    const int32_t from = row.first > row.in_place_end ? row.first : row.in_place_end;
-    for (int32_t block = from / kBlockPositions; kBlockPositions * block <= row.last; ++block) {
-      const Range range = RangeIn(block, row);
-      const int32_t* lanes = row.lanes + (kBlockPositions * block - row.in_place_end);
-      const int32_t* slots = row.slots + (kBlockPositions * block - row.in_place_end);
-      for (int64_t c = column; c < column_end; ++c) {
-        alignas(64) float scores[kBlockPositions] = {};
-        for (int32_t i = range.begin; i < range.end; ++i) {
-          const int64_t line = lanes[i] / kBlockPositions * kTileRows + c - tile_column;
-          scores[i] = tail_scores_[line * kBlockPositions + lanes[i] % kBlockPositions];
-        }
-        WeighColumn(c, scores, range);
+  // Blocks in which rows have positions in other slots: each takes its scores in the order of its positions, and its
+  // weights go to the lanes of its values.
+  void WeighTail(const AttentionRow& row, int32_t block, int64_t tile_column, int64_t column) {
+    const Range range = RangeIn(block, row);
+    const int32_t skip = kBlockPositions * block - row.in_place_end;
+    alignas(64) float scores[kBlockPositions] = {};
+    for (int32_t i = range.begin; i < range.end; ++i) {
+      const int32_t lane = row.lanes[skip + i];
+      const int64_t line = lane / kBlockPositions * kTileRows + column - tile_column;
+      scores[i] = tail_scores_[line * kBlockPositions + lane % kBlockPositions];
+    }
+    WeighColumn(column, scores, range);
+    alignas(64) uint16_t weights[kBlockPositions], in_lanes[kBlockPositions] = {};
+    __builtin_memcpy(weights, weights_ + 16 * column, kLine);
+    for (int32_t i = range.begin; i < range.end; ++i) in_lanes[row.value_lanes[skip + i]] = weights[i];
+    __builtin_memcpy(weights_ + 16 * column, in_lanes, kLine);
+  }
+
+  // Columns begin .. end - 1 of a tile, which are of the group.
+  void AddTailGroup(const TailGroup& group, int64_t tile_column, int64_t begin, int64_t end) {
+    __builtin_memset(weights_ + 16 * tile_column, 0, static_cast<uint64_t>(tile_rows_ * kLine));
+    for (int64_t c = begin; c < end; ++c) {
+      const AttentionRow& row = args_.rows[c / args_.group];
+      if (row.HasTailIn(group.block)) WeighTail(row, group.block, tile_column, c);
+    }
+    Gather(group.slots);
+    if (!AllFinite(gathered_)) return AddTailGroupByRows(group, begin, end);
+    SetRows(tile_rows_);
+    AddValues<1>(tile_column, gathered_, nullptr);
+  }
+
+  // Of values with NaN or infinity, which rows of the group that do not see them must not multiply, not even by 0.
+  void AddTailGroupByRows(const TailGroup& group, int64_t begin, int64_t end) {
+    int64_t next = 0;
+    for (int64_t c = begin; c < end; c = next) {
+      const AttentionRow& row = args_.rows[c / args_.group];
+      const int64_t row_end = (c / args_.group + 1) * args_.group;
+      next = row_end < end ? row_end : end;
+      if (!row.HasTailIn(group.block)) continue;
+      int32_t slots[kBlockPositions];
+      for (int32_t& slot : slots) slot = kNoSlot;
+      const Range range = RangeIn(group.block, row);
+      for (int32_t i = range.begin; i < range.end; ++i) {
+        const int32_t lane = row.value_lanes[kBlockPositions * group.block - row.in_place_end + i];
+        slots[lane] = group.slots[lane];
       }
-      Gather(range, [&](int32_t i) { return slots[i]; });
-      AddGathered(column, column_end);
+      Gather(slots);
+      AddGathered(c, next);
     }
   }
 
@@ -323,15 +354,15 @@ class TileAttention {
     for (int64_t begin = 0; begin < columns_; begin += tile_rows_) {
       const int64_t end = begin + tile_rows_ < columns_ ? begin + tile_rows_ : columns_;
       bool scored = false;
-      int64_t next = 0;
-      for (int64_t c = begin; c < end; c = next) {
-        const AttentionRow& row = args_.rows[c / args_.group];
-        const int64_t row_end = (c / args_.group + 1) * args_.group;
-        next = row_end < end ? row_end : end;
-        if (row.in_place_end > row.last) continue;
+      for (int64_t g = 0; g < args_.num_tail_groups; ++g) {
+        const TailGroup& group = args_.tail_groups[g];
+        const int64_t group_begin = (group.begin - args_.rows) * args_.group;
+        const int64_t group_end = (group.end - args_.rows) * args_.group;
+        const int64_t from = group_begin > begin ? group_begin : begin, to = group_end < end ? group_end : end;
+        if (from >= to) continue;
         if (!scored) ScoreTails(begin);
         scored = true;
-        AddTail(row, begin, c, next);
+        AddTailGroup(group, begin, from, to);
       }
     }
   }

@@ -43,8 +43,27 @@ struct AttentionRow {
   int32_t in_place_end = 0;
   int32_t prefix_end = 0;  // positions below are in the slots of the same number; in_place_end, not rounded
   const int32_t* slots = nullptr;
-  const int32_t* lanes = nullptr;  // where the score is: 32 * index in tail_blocks + slot % 32
+  const int32_t* lanes = nullptr;        // where the score is: 32 * index in tail_blocks + slot % 32
+  const uint8_t* value_lanes = nullptr;  // where the value is, in the TailGroup of this row and block
+
+  bool has_tail() const { return in_place_end <= last; }
+  bool HasTailIn(int32_t block) const {
+    const int32_t begin = kBlockPositions * block, end = begin + kBlockPositions;
+    return has_tail() && in_place_end <= begin && first < end && last >= begin;
+  }
 };
+
+// Neighbouring rows of a tree whose values of one block of positions are gathered together. A sum over a block is two
+// chains in bf16, that of its even and that of its odd lanes: a row's positions may lie in any lanes of their parity,
+// as long as they ascend, and lanes of other rows add 0. So nodes of one depth are side by side, and ancestors are
+// shared.
+struct TailGroup {
+  const AttentionRow* begin = nullptr;
+  const AttentionRow* end = nullptr;
+  int32_t block = 0;               // of positions
+  int32_t slots[kBlockPositions];  // of lanes; kNoSlot: zeros
+};
+inline constexpr int32_t kNoSlot = -1;
 
 inline constexpr int64_t kAttentionColumns = 64;
 
@@ -58,6 +77,8 @@ struct AttentionArgs {
   // Indices in `blocks` of those that hold slots of rows that are not in place.
   const int32_t* tail_blocks = nullptr;
   int32_t num_tail_blocks = 0;
+  const TailGroup* tail_groups = nullptr;  // of the sequence, blocks ascending
+  int64_t num_tail_groups = 0;
   float scale = 0;
   const float* q = nullptr;
   int64_t q_stride = 0;

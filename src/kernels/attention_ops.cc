@@ -44,6 +44,8 @@ void RunItem(const KernelTable& table, const Call& call, const AttentionRun& run
   args.blocks = run.blocks;
   args.tail_blocks = plan.tail_blocks.data() + run.tail_begin;
   args.num_tail_blocks = static_cast<int32_t>(run.tail_end - run.tail_begin);
+  args.tail_groups = plan.tail_groups.data() + run.group_begin;
+  args.num_tail_groups = run.group_end - run.group_begin;
   args.scale = plan.options.scale;
   args.q = call.q.row(row) + head * call.kv.head_dim;
   args.q_stride = call.q.stride;

@@ -2,6 +2,8 @@
 #include "kernels/attention_plan.h"
 
 #include <algorithm>
+#include <limits>
+#include <span>
 
 #include "base/check.h"
 
@@ -30,10 +32,60 @@ void AttentionPlan::AddRow(const RowKv& row, AttentionRun& run) {
   run.tail_end = static_cast<int64_t>(tail_blocks.size());
 }
 
+// Gives each position of the row in the group's block a lane: one that holds its slot already, behind those of the
+// row's earlier positions of the same parity, or a new one. False, with the group as it was, where there is none left.
+bool AttentionPlan::JoinGroup(int64_t row, TailGroup& group) {
+  const AttentionRow& joining = attention_rows[static_cast<size_t>(row)];
+  const int32_t first = kBlockPositions * group.block;
+  TailGroup joined = group;
+  int32_t next[2] = {0, 1};
+  const int32_t end = std::min(joining.last + 1, first + kBlockPositions);
+  for (int32_t p = std::max(joining.first, first); p < end; ++p) {
+    const int64_t at = offsets_[static_cast<size_t>(row)] + p - joining.in_place_end;
+    const int32_t slot = slots_[static_cast<size_t>(at)];
+    int32_t& lane = next[p % 2];
+    while (lane < kBlockPositions && joined.slots[lane] != slot && joined.slots[lane] != kNoSlot) lane += 2;
+    if (lane >= kBlockPositions) return false;
+    joined.slots[lane] = slot;
+    value_lanes_[static_cast<size_t>(at)] = static_cast<uint8_t>(lane);
+    lane += 2;
+  }
+  joined.end = &joining + 1;
+  group = joined;
+  return true;
+}
+
+void AttentionPlan::GroupTails(AttentionRun& run) {
+  run.group_begin = run.group_end = static_cast<int64_t>(tail_groups.size());
+  if (run.tail_begin == run.tail_end) return;
+  const std::span<const AttentionRow> all(attention_rows);
+  const auto of_run = all.subspan(static_cast<size_t>(run.begin), static_cast<size_t>(run.end - run.begin));
+  int32_t block = std::numeric_limits<int32_t>::max(), last = 0;
+  for (const AttentionRow& row : of_run) {
+    if (!row.has_tail()) continue;
+    block = std::min(block, row.in_place_end / kBlockPositions);
+    last = std::max(last, row.last);
+  }
+  for (; kBlockPositions * block <= last; ++block) {
+    bool open = false;
+    for (int64_t r = run.begin; r < run.end; ++r) {
+      const AttentionRow& row = attention_rows[static_cast<size_t>(r)];
+      if (!row.HasTailIn(block) || (open && JoinGroup(r, tail_groups.back()))) continue;
+      TailGroup& group = tail_groups.emplace_back();
+      group.begin = &row;
+      group.block = block;
+      std::ranges::fill(group.slots, kNoSlot);
+      open = JoinGroup(r, group);
+    }
+  }
+  run.group_end = static_cast<int64_t>(tail_groups.size());
+}
+
 void AttentionPlan::ListRows() {
   runs.clear();
   attention_rows.clear();
   tail_blocks.clear();
+  tail_groups.clear();
   slots_.clear();
   lanes_.clear();
   offsets_.clear();
@@ -45,17 +97,22 @@ void AttentionPlan::ListRows() {
                       .begin = static_cast<int64_t>(r),
                       .tail_begin = tail,
                       .tail_end = tail,
+                      .group_begin = 0,
+                      .group_end = 0,
                       .slices = 0,
                       .first_item = 0});
     }
     AddRow(rows[r], runs.back());
     runs.back().end = static_cast<int64_t>(r) + 1;
   }
+  value_lanes_.resize(slots_.size());
   for (size_t r = 0; r < rows.size(); ++r) {
-    if (attention_rows[r].in_place_end > attention_rows[r].last) continue;
+    if (!attention_rows[r].has_tail()) continue;
     attention_rows[r].slots = slots_.data() + offsets_[r];
     attention_rows[r].lanes = lanes_.data() + offsets_[r];
+    attention_rows[r].value_lanes = value_lanes_.data() + offsets_[r];
   }
+  for (AttentionRun& run : runs) GroupTails(run);
 }
 
 void AttentionPlan::CutIntoItems(int num_threads) {

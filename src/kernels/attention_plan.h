@@ -22,8 +22,9 @@ struct AttentionOptions {
 struct AttentionRun {
   const int32_t* blocks = nullptr;
   int64_t begin = 0, end = 0;
-  int64_t tail_begin = 0, tail_end = 0;  // in AttentionPlan::tail_blocks
-  int64_t slices = 0;                    // items per kv head
+  int64_t tail_begin = 0, tail_end = 0;    // in AttentionPlan::tail_blocks
+  int64_t group_begin = 0, group_end = 0;  // in AttentionPlan::tail_groups
+  int64_t slices = 0;                      // items per kv head
   int64_t first_item = 0;
 };
 
@@ -42,6 +43,7 @@ struct AttentionPlan {
   std::vector<AttentionRun> runs;
   std::vector<AttentionRow> attention_rows;  // [R]
   std::vector<int32_t> tail_blocks;
+  std::vector<TailGroup> tail_groups;
   int64_t longest = 0;  // positions of a row
   // An item is rows_per_item rows of a run and heads_per_item heads of a kv head's group, which has `parts` of those.
   // Items of one kv head stand together, so that a thread finds its keys and values in its cache.
@@ -51,10 +53,13 @@ struct AttentionPlan {
  private:
   void ListRows();
   void AddRow(const RowKv& row, AttentionRun& run);
+  void GroupTails(AttentionRun& run);
+  bool JoinGroup(int64_t row, TailGroup& group);
   void CutIntoItems(int num_threads);
 
   std::vector<int32_t> slots_, lanes_;
-  std::vector<int64_t> offsets_;  // of a row in slots_ and lanes_
+  std::vector<uint8_t> value_lanes_;
+  std::vector<int64_t> offsets_;  // of a row in slots_, lanes_ and value_lanes_
 };
 
 }  // namespace hydrant::kernels

@@ -111,8 +111,8 @@ inline void AddOwn(const OwnSteps& own, int32_t begin, int32_t end, int64_t d, c
         for (int64_t k = 0; k < kChunks; ++k) {
           const int64_t offset = (d + 16 * k) * Step::kLaneBytes;
           alignas(64) uint32_t merged[16];
-          if (kType == FloatType::kBF16 && place.second != nullptr) MergePairs(place, offset, merged);
-          const bool as_it_lies = kType != FloatType::kBF16 || place.second == nullptr;
+          if (kType == FloatType::kBF16 && place.merged()) MergePairs(place, offset, merged);
+          const bool as_it_lies = kType != FloatType::kBF16 || !place.merged();
           wide[k] = Step::Load(as_it_lies ? place.first + offset : reinterpret_cast<const uint8_t*>(merged));
         }
       }

@@ -83,6 +83,8 @@ struct Place {
   const uint8_t* first;
   const uint8_t* second;  // or null
   uint32_t first_shift, first_mask, second_shift, second_mask;
+
+  bool merged() const { return (first_mask | second_mask) != 0; }
 };
 inline Place PlaceOfPair(const AttentionArgs& args, int32_t even, int32_t odd) {
   const int64_t bytes = 4 * ValueWidth(args.kv.head_dim);
