@@ -5,13 +5,14 @@
 // Weights are the first operand, 16 outputs x 64 inputs, as they lie in a panel (w8) or expanded into a buffer in L1
 // (w4); activations are the second, [16 quads][16 rows][4]. Adjacent panels go together, a group: two with two row
 // blocks (32 code rows: 8 tile loads for 8 products) or one, but four of w4 with one (16 rows: 10 loads for 8
-// products), because memory is read faster as four streams than as two.
+// products), because memory is read faster as four streams than as two. With two row blocks four panels of w4 take
+// turns, two and two, a few steps at a time.
 //
-// Up to 32 rows sums stay in registers for all inputs. More rows go by chunks of a few steps: each is expanded once and
-// multiplied with two row blocks after the other, whose sums lie in memory meanwhile. Behind every product of a chunk
-// an equal share of the next one is expanded, because a tile load cannot take bytes from the store buffer, and as many
-// lines are prefetched. Nothing in these loops branches but their ends: what a core does while it waits for memory is
-// what it has already decoded.
+// Up to 32 rows sums stay in registers for all inputs, or for a turn. More rows go by chunks of a few steps: each is
+// expanded once and multiplied with two row blocks after the other, whose sums lie in memory meanwhile. Behind every
+// product of a chunk an equal share of the next one is expanded, because a tile load cannot take bytes from the store
+// buffer, and as many lines are prefetched. Nothing in these loops branches but their ends: what a core does while it
+// waits for memory is what it has already decoded.
 //
 // Sums become outputs for several groups of panels at once (kBatchGroups).
 //
@@ -24,6 +25,9 @@ constexpr int64_t kChunkSteps = 2;
 constexpr int64_t kExpandedPanelBytes = 2 * kTileBytes;  // of a step: [16 outputs][half][64]
 constexpr int64_t kLeadSteps = 2;                        // w4: prefetched ahead of what is expanded, 2 KB of a panel
 constexpr int kMaxGroup = 4;
+// Turns of two panels: long ones move sums less often; short ones leave what was fetched in L1 until they come to it.
+constexpr int64_t kTurnSteps = 4;
+constexpr int64_t kTurnLeadSteps = 3;  // of all four panels
 // Outputs are lines far apart, which miss the caches: made group by group their stores hold up those of the expansion,
 // one by one; made together they are neighbours in turn.
 constexpr int64_t kBatchGroups = 8;
@@ -108,7 +112,7 @@ class TileMatmul {
   template <bool kW4>
   void RunGroups() {
     if constexpr (kW4) {
-      if (args_.num_blocks == 1 && end_ - begin_ >= kMaxGroup) return RunGroupsOf<kW4, kMaxGroup>();
+      if (args_.num_blocks <= 2 && end_ - begin_ >= kMaxGroup) return RunGroupsOf<kW4, kMaxGroup>();
     }
     RunGroupsOf<kW4, 2>();
   }
@@ -118,20 +122,23 @@ class TileMatmul {
     group_ = end_ - begin_ < kPanels ? 1 : kPanels;
     stride_ = group_ == 1 ? 0 : args_.panel_bytes;
     const bool by_chunks = args_.num_blocks > 2;
-    PrefetchFirst<kPanels>(kW4 ? CodesAtW4(kLeadSteps) : kTileBytes);
+    sums_of_group_ = (kPanels * args_.num_blocks + 3) / 4 * 4;
+    PrefetchFirst<kPanels>(kW4 ? CodesAtW4(kLeadSteps + 1) : kTileBytes);
     if constexpr (kW4) {
+      constexpr int64_t kSlotBytes = kPanels * kExpandedPanelBytes;
       const int64_t steps = by_chunks && args_.steps >= kChunkSteps ? kChunkSteps : 1;
-      for (int64_t s = 0; s < steps; ++s)
-        ExpandStep<kPanels>(BytesOf(begin_), s, buffer_ + s * kPanels * kExpandedPanelBytes);
+      for (int64_t s = 0; s < steps; ++s) ExpandStep<kPanels>(BytesOf(begin_), s, buffer_ + s * kSlotBytes);
     }
     int64_t first = begin_, groups = 0;
     for (int64_t panel = begin_; panel < end_; panel += group_) {
       if (by_chunks) {
         Chunks<kW4>(panel, groups);
-      } else if (args_.num_blocks == 2) {
-        AllSteps<kW4, 2, 2>(panel, groups);
-      } else {
+      } else if (args_.num_blocks == 1) {
         AllSteps<kW4, kPanels, 1>(panel, groups);
+      } else if constexpr (kPanels == kMaxGroup) {
+        Turns(panel, groups);
+      } else {
+        AllSteps<kW4, 2, 2>(panel, groups);
       }
       if (++groups < kBatchGroups && panel + group_ < end_) continue;
       Finish(first, groups);
@@ -166,23 +173,24 @@ class TileMatmul {
     }
   }
 
-  // What goes on beside the products of a step: w4: expansion of the step at `next` to `to`; prefetch of the 16 lines
-  // of each panel at `later`, and for w8, of which steps have 32, at `later2`.
-  template <int kPanels>
+  // What goes on beside the products of a step: w4: expansion of the step at `next` to `to`; prefetch of as many
+  // lines of kStreams panels at `later`, and for w8, of which steps have 32, at `later2`.
+  template <int kPanels, int kStreams = kPanels>
   struct Beside {
-    Places<kPanels> next, tables, later, later2;
+    Places<kPanels> next, tables;
+    Places<kStreams> later, later2;
     const uint8_t* dictionary;
     uint8_t* to;
     // Line n of those to prefetch: one of every panel in turn.
     HYDRANT_INLINE const uint8_t* Later(int n) const {
-      const int panel = n % kPanels, line = n / kPanels;
+      const int panel = n % kStreams, line = n / kStreams;
       return (line < kTileRows ? later : later2).at[panel] + line % kTileRows * kLineBytes;
     }
   };
   // A share of it behind one product of `kProducts`, a few lines of each in turn: 8 prefetches in a row cost 5 % with
   // 16 rows.
-  template <bool kW4, int kPanels, Share kShare, int kPart, int kProducts>
-  HYDRANT_INLINE static void Do(const Beside<kPanels>& beside) {
+  template <bool kW4, Share kShare, int kPart, int kProducts, int kPanels, int kStreams>
+  HYDRANT_INLINE static void Do(const Beside<kPanels, kStreams>& beside) {
     if constexpr (kShare == Share::kNone) return;
     constexpr int kParts = kShare == Share::kAll ? kProducts : 2 * kProducts;
     constexpr int kMine = kShare == Share::kSecondHalf ? kProducts + kPart : kPart;
@@ -233,11 +241,11 @@ class TileMatmul {
   }
 
   // A step of one or two row blocks.
-  template <bool kW4, int kPanels, int kBlocks, Share kShare>
+  template <bool kW4, int kPanels, int kBlocks, Share kShare, int kStreams>
   HYDRANT_INLINE void Step(const Places<kPanels>& a, const int8_t* b0, const int8_t* b1,
-                           const Beside<kPanels>& beside) {
+                           const Beside<kPanels, kStreams>& beside) {
     const auto then = [&](auto part) __attribute__((always_inline)) {
-      Do<kW4, kPanels, kShare, part.value, 2 * kPanels * kBlocks>(beside);
+      Do<kW4, kShare, part.value, 2 * kPanels * kBlocks>(beside);
     };
     if constexpr (kBlocks == 1) {
       MultiplyOne<kW4, kPanels, 0>(a, b0, then);
@@ -291,6 +299,47 @@ class TileMatmul {
     }
     slot_ = slot;
     StoreSums<kPanels * kBlocks>(SumsOf(group, 0));
+  }
+
+  // Two row blocks of w4, four panels: two of them for a few steps, then the other two, whose sums lie in memory
+  // meanwhile. The first step is in the buffer already; the next group's is at the end.
+  void Turns(int64_t panel, int64_t group) {
+    const Stream<true> stream = StreamOf<true>(panel);
+    for (int64_t first = 0; first < stream.steps; first += kTurnSteps) {
+      const int64_t left = stream.steps - first, steps = left < kTurnSteps ? left : kTurnSteps;
+      TurnOf<0>(stream, first, steps, SumsOf(group, 0));
+      TurnOf<1>(stream, first, steps, SumsOf(group, 0) + 4);
+    }
+  }
+
+  // While a turn of two panels multiplies `steps` steps, half as many of all four are fetched.
+  template <int kPair>
+  void TurnOf(const Stream<true>& stream, int64_t first, int64_t steps, int32_t (*sums)[256]) {
+    constexpr int64_t kSlotBytes = 2 * kExpandedPanelBytes;
+    const int64_t other = 2 * stride_, mine = kPair * other, end = first + steps;
+    const int8_t* b0 = args_.blocks[0].codes + first * 2 * kTileBytes;
+    const int8_t* b1 = args_.blocks[1].codes + first * 2 * kTileBytes;
+    Beside<2, kMaxGroup> beside;
+    beside.dictionary = args_.dictionary;
+    first == 0 ? ZeroSums() : LoadSums<4>(sums);
+    for (int64_t step = first; step < end; ++step) {
+      const bool last = step + 1 == end;
+      const StepSource next = stream.At(last && kPair == 0 ? first : step + 1);
+      const int64_t panels = last ? other - mine : mine;
+      beside.next = InEach<2>(next.codes + panels);
+      beside.tables = InEach<2>(next.tables + panels);
+      const int64_t half = kPair * steps + step - first;
+      const StepSource later = stream.At(first + half / 2 + kTurnLeadSteps);
+      beside.later = InEach<kMaxGroup>(later.codes + half % 2 * kTileBytes / 2);
+      PrefetchEach(InEach<kMaxGroup>(later.tables));
+      const uint8_t* expanded = buffer_ + slot_ * kSlotBytes;
+      slot_ ^= 1;
+      beside.to = buffer_ + slot_ * kSlotBytes;
+      Step<true, 2, 2, Share::kAll>({{expanded, expanded + kExpandedPanelBytes}}, b0, b1, beside);
+      b0 += 2 * kTileBytes;
+      b1 += 2 * kTileBytes;
+    }
+    StoreSums<4>(sums);
   }
 
   // More row blocks: a few steps by all of them, then the next. The first chunk is in the buffer already; the next
@@ -377,9 +426,7 @@ class TileMatmul {
   }
 
   // [panel * blocks + block][16 outputs][16 rows] of two row blocks, or one, and group `group` of a batch.
-  int32_t (*SumsOf(int64_t group, int64_t block_pair))[256] {
-    return sums_[group * ((args_.num_blocks + 1) / 2) + block_pair];
-  }
+  int32_t (*SumsOf(int64_t group, int64_t block_pair))[256] { return sums_ + group * sums_of_group_ + 4 * block_pair; }
 
   // Outputs of the `groups` groups that cover panel `first` and on.
   void Finish(int64_t first, int64_t groups) {
@@ -402,10 +449,11 @@ class TileMatmul {
   const PackedMatmulArgs& args_;
   int64_t begin_, end_;
   int64_t group_ = 0, stride_ = 0;  // panels from group to group; bytes from panel to panel of one
-  int64_t slot_ = 0;                // of the buffer, where the step or chunk to multiply is
+  int64_t sums_of_group_ = 0;
+  int64_t slot_ = 0;  // of the buffer, where the step or chunk to multiply is
   Tiles tiles_;
   alignas(4096) uint8_t buffer_[kBufferBytes];  // two steps or chunks in turn
-  alignas(64) int32_t sums_[kBatchGroups * kMaxCodeRows / 32][4][256];
+  alignas(64) int32_t sums_[kBatchGroups * kMaxCodeRows / 8][256];
 };
 
 template <typename Tiles, typename Vectors>
