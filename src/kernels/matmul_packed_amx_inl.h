@@ -316,7 +316,8 @@ class TileMatmul {
   template <int kPair>
   void TurnOf(const Stream<true>& stream, int64_t first, int64_t steps, int32_t (*sums)[256]) {
     constexpr int64_t kSlotBytes = 2 * kExpandedPanelBytes;
-    const int64_t other = 2 * stride_, mine = kPair * other, end = first + steps;
+    const int64_t mine = kPair * 2 * stride_, other = 2 * stride_ - mine;  // bytes from panel 0 to a pair's first
+    const int64_t end = first + steps;
     const int8_t* b0 = args_.blocks[0].codes + first * 2 * kTileBytes;
     const int8_t* b1 = args_.blocks[1].codes + first * 2 * kTileBytes;
     Beside<2, kMaxGroup> beside;
@@ -325,9 +326,9 @@ class TileMatmul {
     for (int64_t step = first; step < end; ++step) {
       const bool last = step + 1 == end;
       const StepSource next = stream.At(last && kPair == 0 ? first : step + 1);
-      const int64_t panels = last ? other - mine : mine;
-      beside.next = InEach<2>(next.codes + panels);
-      beside.tables = InEach<2>(next.tables + panels);
+      const int64_t offset = last ? other : mine;
+      beside.next = InEach<2>(next.codes + offset);
+      beside.tables = InEach<2>(next.tables + offset);
       const int64_t half = kPair * steps + step - first;
       const StepSource later = stream.At(first + half / 2 + kTurnLeadSteps);
       beside.later = InEach<kMaxGroup>(later.codes + half % 2 * kTileBytes / 2);
