@@ -11,8 +11,9 @@
 // Up to 32 rows sums stay in registers for all inputs, or for a turn. More rows go by chunks of a few steps: each is
 // expanded once and multiplied with two row blocks after the other, whose sums lie in memory meanwhile. Behind every
 // product of a chunk an equal share of the next one is expanded, because a tile load cannot take bytes from the store
-// buffer, and as many lines are prefetched. Nothing in these loops branches but their ends: what a core does while it
-// waits for memory is what it has already decoded.
+// buffer, and as many lines are prefetched. Hardly anything in these loops branches but their ends: what a core does
+// while it waits for memory is what it has already decoded. For the same reason sums change places one by one, each
+// before the product that needs it.
 //
 // Sums become outputs for several groups of panels at once (kBatchGroups).
 //
@@ -141,6 +142,7 @@ class TileMatmul {
         AllSteps<kW4, 2, 2>(panel, groups);
       }
       if (++groups < kBatchGroups && panel + group_ < end_) continue;
+      StoreSums();
       Finish(first, groups);
       first = panel + group_;
       groups = 0;
@@ -207,51 +209,96 @@ class TileMatmul {
     }
   }
 
+  // Sums in memory: all four that are in registers, or two.
+  struct Sums {
+    int32_t (*at)[256] = nullptr;
+    int count = 0;
+  };
+  // From the sums in registers to others, which are zero where inputs begin.
+  struct Change {
+    Sums here, coming;
+    bool zero, now;
+  };
+  // For inputs from step `step` on.
+  Change ChangeTo(const Sums& coming, int64_t step) {
+    const Change change{here_, coming, step == 0, true};
+    here_ = coming;
+    return change;
+  }
+  // One of them, before the product that needs it: all four moved together would fill the reorder buffer, which nothing
+  // leaves before the products that the stores wait for.
+  template <int kSum>
+  HYDRANT_INLINE void ChangeSum(const Change& change) {
+    if (!change.now) return;
+    if (kSum < change.here.count) tiles_.template Store<kSum>(change.here.at[kSum]);
+    if (kSum >= change.coming.count) return;
+    if (change.zero) {
+      tiles_.template Zero<kSum>();
+    } else {
+      tiles_.template Load<kSum>(change.coming.at[kSum]);
+    }
+  }
+  void StoreSums() {
+    const Change change{here_, {}, false, true};
+    ChangeSum<0>(change);
+    ChangeSum<1>(change);
+    ChangeSum<2>(change);
+    ChangeSum<3>(change);
+    here_ = {};
+  }
+
   template <bool kW4>
   static constexpr int64_t kHalf = kW4 ? kLineBytes : kTileBytes;  // from a step's weights to those of its second half
   template <bool kW4>
   static constexpr int64_t kStride = kW4 ? 2 * kLineBytes : kLineBytes;
 
   // A step of one row block: sum p for panel p. a: the panels' weights; b: [half][16][64].
-  template <bool kW4, int kPanels, int kProduct, typename Then>
-  HYDRANT_INLINE void MultiplyOne(const Places<kPanels>& a, const int8_t* b, const Then& then) {
+  template <bool kW4, int kPanels, int kProduct, typename Change, typename Then>
+  HYDRANT_INLINE void MultiplyOne(const Places<kPanels>& a, const int8_t* b, const Change& change, const Then& then) {
     constexpr int kSecond = kProduct / kPanels, kPanel = kProduct % kPanels;
     tiles_.template LoadLines<4 + kPanel % 2>(a.at[kPanel] + kSecond * kHalf<kW4>, kStride<kW4>);
     if constexpr (kPanel == 0) tiles_.template LoadOnce<6 + kSecond>(b + kSecond * kTileBytes);
+    if constexpr (kProduct < 4) change(Part<kProduct>());
     tiles_.template MultiplyU8S8<kPanel, 4 + kPanel % 2, 6 + kSecond>();
     then(Part<kProduct>());
-    if constexpr (kProduct + 1 < 2 * kPanels) MultiplyOne<kW4, kPanels, kProduct + 1>(a, b, then);
+    if constexpr (kProduct + 1 < 2 * kPanels) MultiplyOne<kW4, kPanels, kProduct + 1>(a, b, change, then);
   }
 
   // Two row blocks and two panels, one half of a step: sums 2 * panel + block.
-  template <bool kW4, int kSecond, typename Then>
-  HYDRANT_INLINE void MultiplyTwo(const Places<2>& a, const int8_t* b0, const int8_t* b1, const Then& then) {
+  template <bool kW4, int kSecond, typename Change, typename Then>
+  HYDRANT_INLINE void MultiplyTwo(const Places<2>& a, const int8_t* b0, const int8_t* b1, const Change& change,
+                                  const Then& then) {
     tiles_.template LoadLines<4>(a.at[0] + kSecond * kHalf<kW4>, kStride<kW4>);
     tiles_.template LoadOnce<6>(b0 + kSecond * kTileBytes);
+    if constexpr (kSecond == 0) change(Part<0>());
     tiles_.template MultiplyU8S8<0, 4, 6>();
     then(Part<4 * kSecond>());
     tiles_.template LoadOnce<7>(b1 + kSecond * kTileBytes);
+    if constexpr (kSecond == 0) change(Part<1>());
     tiles_.template MultiplyU8S8<1, 4, 7>();
     then(Part<4 * kSecond + 1>());
     tiles_.template LoadLines<5>(a.at[1] + kSecond * kHalf<kW4>, kStride<kW4>);
+    if constexpr (kSecond == 0) change(Part<2>());
     tiles_.template MultiplyU8S8<2, 5, 6>();
     then(Part<4 * kSecond + 2>());
+    if constexpr (kSecond == 0) change(Part<3>());
     tiles_.template MultiplyU8S8<3, 5, 7>();
     then(Part<4 * kSecond + 3>());
   }
 
   // A step of one or two row blocks.
   template <bool kW4, int kPanels, int kBlocks, Share kShare, int kStreams>
-  HYDRANT_INLINE void Step(const Places<kPanels>& a, const int8_t* b0, const int8_t* b1,
+  HYDRANT_INLINE void Step(const Places<kPanels>& a, const int8_t* b0, const int8_t* b1, const Change& sums,
                            const Beside<kPanels, kStreams>& beside) {
+    const auto change = [&](auto sum) __attribute__((always_inline)) { ChangeSum<sum.value>(sums); };
     const auto then = [&](auto part) __attribute__((always_inline)) {
       Do<kW4, kShare, part.value, 2 * kPanels * kBlocks>(beside);
     };
     if constexpr (kBlocks == 1) {
-      MultiplyOne<kW4, kPanels, 0>(a, b0, then);
+      MultiplyOne<kW4, kPanels, 0>(a, b0, change, then);
     } else {
-      MultiplyTwo<kW4, 0>(a, b0, b1, then);
-      MultiplyTwo<kW4, 1>(a, b0, b1, then);
+      MultiplyTwo<kW4, 0>(a, b0, b1, change, then);
+      MultiplyTwo<kW4, 1>(a, b0, b1, change, then);
     }
   }
 
@@ -288,17 +335,17 @@ class TileMatmul {
     Beside<kPanels> beside;
     beside.dictionary = args_.dictionary;
     int64_t slot = slot_;
-    ZeroSums();
+    Change sums = ChangeTo({SumsOf(group, 0), kPanels * kBlocks}, 0);
     for (int64_t step = 0; step < stream.steps; ++step) {
       const Places<kPanels> a = WeightsAt<kW4, false>(stream, step, 1, buffer_ + slot * kSlotBytes, &beside);
       slot ^= 1;
       beside.to = buffer_ + slot * kSlotBytes;
-      Step<kW4, kPanels, kBlocks, Share::kAll>(a, b0, b1, beside);
+      Step<kW4, kPanels, kBlocks, Share::kAll>(a, b0, b1, sums, beside);
+      sums.now = false;
       b0 += 2 * kTileBytes;
       b1 += 2 * kTileBytes;
     }
     slot_ = slot;
-    StoreSums<kPanels * kBlocks>(SumsOf(group, 0));
   }
 
   // Two row blocks of w4, four panels: two of them for a few steps, then the other two, whose sums lie in memory
@@ -314,7 +361,7 @@ class TileMatmul {
 
   // While a turn of two panels multiplies `steps` steps, half as many of all four are fetched.
   template <int kPair>
-  void TurnOf(const Stream<true>& stream, int64_t first, int64_t steps, int32_t (*sums)[256]) {
+  void TurnOf(const Stream<true>& stream, int64_t first, int64_t steps, int32_t (*places)[256]) {
     constexpr int64_t kSlotBytes = 2 * kExpandedPanelBytes;
     const int64_t mine = kPair * 2 * stride_, other = 2 * stride_ - mine;  // bytes from panel 0 to a pair's first
     const int64_t end = first + steps;
@@ -322,7 +369,7 @@ class TileMatmul {
     const int8_t* b1 = args_.blocks[1].codes + first * 2 * kTileBytes;
     Beside<2, kMaxGroup> beside;
     beside.dictionary = args_.dictionary;
-    first == 0 ? ZeroSums() : LoadSums<4>(sums);
+    Change sums = ChangeTo({places, 4}, first);
     for (int64_t step = first; step < end; ++step) {
       const bool last = step + 1 == end;
       const StepSource next = stream.At(last && kPair == 0 ? first : step + 1);
@@ -336,11 +383,11 @@ class TileMatmul {
       const uint8_t* expanded = buffer_ + slot_ * kSlotBytes;
       slot_ ^= 1;
       beside.to = buffer_ + slot_ * kSlotBytes;
-      Step<true, 2, 2, Share::kAll>({{expanded, expanded + kExpandedPanelBytes}}, b0, b1, beside);
+      Step<true, 2, 2, Share::kAll>({{expanded, expanded + kExpandedPanelBytes}}, b0, b1, sums, beside);
+      sums.now = false;
       b0 += 2 * kTileBytes;
       b1 += 2 * kTileBytes;
     }
-    StoreSums<4>(sums);
   }
 
   // More row blocks: a few steps by all of them, then the next. The first chunk is in the buffer already; the next
@@ -382,7 +429,7 @@ class TileMatmul {
 
   // One or two row blocks, onto their sums.
   template <bool kW4, int kBlocks, Share kShare>
-  void MultiplyChunk(const Chunk& chunk, int64_t block, int32_t (*sums)[256]) {
+  void MultiplyChunk(const Chunk& chunk, int64_t block, int32_t (*places)[256]) {
     const Stream<kW4> stream = StreamOf<kW4>(chunk.panel);
     const int64_t first = chunk.first, steps = chunk.steps;
     const int8_t* b0 = args_.blocks[block].codes + first * 2 * kTileBytes;
@@ -391,39 +438,16 @@ class TileMatmul {
     Beside<2> beside;
     beside.dictionary = args_.dictionary;
     beside.to = chunk.next;
-    first == 0 ? ZeroSums() : LoadSums<2 * kBlocks>(sums);
+    Change sums = ChangeTo({places, 2 * kBlocks}, first);
     for (int64_t step = first; step < first + steps; ++step) {
       const Places<2> a = WeightsAt<kW4, true>(stream, step, steps, expanded, &beside);
-      Step<kW4, 2, kBlocks, kShare>(a, b0, b1, beside);
+      Step<kW4, 2, kBlocks, kShare>(a, b0, b1, sums, beside);
+      sums.now = false;
       expanded += 2 * kExpandedPanelBytes;
       beside.to += 2 * kExpandedPanelBytes;
       b0 += 2 * kTileBytes;
       b1 += 2 * kTileBytes;
     }
-    StoreSums<2 * kBlocks>(sums);
-  }
-
-  HYDRANT_INLINE void ZeroSums() {
-    tiles_.template Zero<0>();
-    tiles_.template Zero<1>();
-    tiles_.template Zero<2>();
-    tiles_.template Zero<3>();
-  }
-  template <int kSums>
-  HYDRANT_INLINE void LoadSums(const int32_t (*sums)[256]) {
-    tiles_.template Load<0>(sums[0]);
-    tiles_.template Load<1>(sums[1]);
-    if constexpr (kSums == 2) return;
-    tiles_.template Load<2>(sums[2]);
-    tiles_.template Load<3>(sums[3]);
-  }
-  template <int kSums>
-  HYDRANT_INLINE void StoreSums(int32_t (*sums)[256]) {
-    tiles_.template Store<0>(sums[0]);
-    tiles_.template Store<1>(sums[1]);
-    if constexpr (kSums == 2) return;
-    tiles_.template Store<2>(sums[2]);
-    tiles_.template Store<3>(sums[3]);
   }
 
   // [panel * blocks + block][16 outputs][16 rows] of two row blocks, or one, and group `group` of a batch.
@@ -452,6 +476,7 @@ class TileMatmul {
   int64_t group_ = 0, stride_ = 0;  // panels from group to group; bytes from panel to panel of one
   int64_t sums_of_group_ = 0;
   int64_t slot_ = 0;  // of the buffer, where the step or chunk to multiply is
+  Sums here_;         // where those in registers belong
   Tiles tiles_;
   alignas(4096) uint8_t buffer_[kBufferBytes];  // two steps or chunks in turn
   alignas(64) int32_t sums_[kBatchGroups * kMaxCodeRows / 8][256];
