@@ -30,9 +30,9 @@ class TileAttention {
         padded_(num_tiles_ * tile_rows_),
         width_(ValueWidth(args.kv.head_dim)),
         steps_((args.kv.head_dim + kLineDims - 1) / kLineDims),
-        share_(columns_ < 2 * kTileRows
-                   ? 0
-                   : (args.kv.head_dim * kBlockPositions * 2 / kLine + columns_ - 1) / columns_ * kLine),
+        per_product_(columns_ < 2 * kTileRows ? args_.kv.head_dim / (2 * steps_ * num_tiles_) : 2),
+        per_pair_(per_product_ * steps_ * (num_tiles_ == 1 ? 2 : 4) * kLine),
+        share_(ShareOfColumn()),
         q_(reinterpret_cast<uint8_t*>(args.scratch)),
         out_(args.scratch + padded_ * width_),
         gathered_(reinterpret_cast<uint8_t*>(out_ + padded_ * width_)),
@@ -95,8 +95,8 @@ class TileAttention {
     __builtin_memcpy(last_keys_, keys + (steps_ - 1) * kStepKeys, static_cast<uint64_t>(rest / 2 * kKeyLineBytes));
   }
 
-  // scores[m][32] of kTiles tiles of columns, from `column` on, against a block that CopyLastKeys has seen. Fetches as
-  // many keys of the block `ahead`.
+  // scores[m][32] of kTiles tiles of columns, from `column` on, against a block that CopyLastKeys has seen. Fetches
+  // keys of the block `ahead`.
   template <int kTiles>
   void Score(int64_t column, const uint8_t* keys, const uint8_t* ahead, float* scores) {
     const uint8_t* q = q_ + column * kLine;
@@ -113,15 +113,16 @@ class TileAttention {
       tiles_.template LoadLines<0>(q + s * padded_ * kLine, kLine);
       tiles_.template LoadLines<6>(from, kKeyLineBytes);
       tiles_.template MultiplyBf16<2, 0, 6>();
+      Fetch(&ahead);
       tiles_.template LoadLines<7>(from + kLine, kKeyLineBytes);
       tiles_.template MultiplyBf16<3, 0, 7>();
+      Fetch(&ahead);
       if constexpr (kTiles == 2) {
         tiles_.template LoadLines<1>(q + s * padded_ * kLine + next_q, kLine);
         tiles_.template MultiplyBf16<4, 1, 6>();
+        Fetch(&ahead);
         tiles_.template MultiplyBf16<5, 1, 7>();
-      }
-      for (int64_t i = 0; i < kStepKeys && ahead != nullptr; i += kLine) {
-        __builtin_prefetch(ahead + s * kStepKeys + i, 0, 2);
+        Fetch(&ahead);
       }
     }
     tiles_.template StoreLines<2>(scores, kKeyLineBytes);
@@ -132,30 +133,63 @@ class TileAttention {
     }
   }
 
+  // What a product has time for.
+  void Fetch(const uint8_t** ahead) const {
+    if (*ahead == nullptr) return;
+    for (int64_t i = 0; i < per_product_; ++i, *ahead += kLine) __builtin_prefetch(*ahead, 0, 2);
+  }
+  // What the products of tiles t and t + 1 fetch of a block's keys or values.
+  const uint8_t* PartOf(const uint8_t* ahead, int64_t t) const {
+    const int64_t begin = t / 2 * per_pair_;
+    return begin + per_pair_ <= args_.kv.head_dim * kLine ? ahead + begin : nullptr;
+  }
+
+  // The outputs at `out` in place of those in the register, right before the product that adds to them: the moves of
+  // four together would fill the reorder buffer, which nothing leaves before the products that the stores wait for.
+  template <int kSum>
+  void ChangeOutputs(float* out) {
+    StoreOutputs<kSum>();
+    tiles_.template LoadLines<kSum>(out, 4 * width_);
+    out_here_[kSum - 2] = out;
+  }
+  template <int kSum>
+  void StoreOutputs() {
+    float*& out = out_here_[kSum - 2];
+    if (out != nullptr) tiles_.template StoreLines<kSum>(out, 4 * width_);
+    out = nullptr;
+  }
+  // Before outputs in memory, or tiles' rows, are something else.
+  void StoreAllOutputs() {
+    StoreOutputs<2>();
+    StoreOutputs<3>();
+    StoreOutputs<4>();
+    StoreOutputs<5>();
+  }
+
   // Outputs from `out` on, of kChunks * 16 dimensions: out += weights in registers 0, 1 * values.
   template <int kTiles, int kChunks>
-  void AddChunks(float* out, const uint8_t* values) {
+  void AddChunks(float* out, const uint8_t* values, const uint8_t** ahead) {
     const int64_t stride = 4 * width_, next = tile_rows_ * width_;
-    tiles_.template LoadLines<2>(out, stride);
     tiles_.template LoadLines<6>(values, stride);
+    ChangeOutputs<2>(out);
     tiles_.template MultiplyBf16<2, 0, 6>();
+    Fetch(ahead);
     if constexpr (kChunks == 2) {
-      tiles_.template LoadLines<3>(out + 16, stride);
       tiles_.template LoadLines<7>(values + kLine, stride);
+      ChangeOutputs<3>(out + 16);
       tiles_.template MultiplyBf16<3, 0, 7>();
+      Fetch(ahead);
     }
     if constexpr (kTiles == 2) {
-      tiles_.template LoadLines<4>(out + next, stride);
+      ChangeOutputs<4>(out + next);
       tiles_.template MultiplyBf16<4, 1, 6>();
+      Fetch(ahead);
     }
     if constexpr (kTiles == 2 && kChunks == 2) {
-      tiles_.template LoadLines<5>(out + next + 16, stride);
+      ChangeOutputs<5>(out + next + 16);
       tiles_.template MultiplyBf16<5, 1, 7>();
+      Fetch(ahead);
     }
-    tiles_.template StoreLines<2>(out, stride);
-    if constexpr (kChunks == 2) tiles_.template StoreLines<3>(out + 16, stride);
-    if constexpr (kTiles == 2) tiles_.template StoreLines<4>(out + next, stride);
-    if constexpr (kTiles == 2 && kChunks == 2) tiles_.template StoreLines<5>(out + next + 16, stride);
   }
 
   // The weighted values of a block, [16][Dv][2], to the outputs of kTiles tiles of columns from `column` on. Fetches
@@ -167,12 +201,9 @@ class TileAttention {
     float* out = out_ + column * width_;
     int64_t d = 0;
     for (; d + 32 <= width_; d += 32) {
-      AddChunks<kTiles, 2>(out + d, values + 4 * d);
-      for (int64_t i = 0; i < 32 * kLine && ahead != nullptr; i += kLine) {
-        __builtin_prefetch(ahead + d * kLine + i, 0, 2);
-      }
+      AddChunks<kTiles, 2>(out + d, values + 4 * d, &ahead);
     }
-    if (d < width_) AddChunks<kTiles, 1>(out + d, values + 4 * d);
+    if (d < width_) AddChunks<kTiles, 1>(out + d, values + 4 * d, &ahead);
   }
 
   // To weights, running sums and the scale of earlier outputs.
@@ -225,6 +256,7 @@ class TileAttention {
     for (int64_t c = begin; c < end; c += kTileRows) {
       SetRows(end - c < kTileRows ? end - c : kTileRows);
       AddValues<1>(c, gathered_, nullptr);
+      StoreAllOutputs();
     }
   }
 
@@ -237,7 +269,7 @@ class TileAttention {
     for (int64_t t = 0; t < num_tiles_; t += 2) {
       const int64_t column = t * tile_rows_;
       float* scores = scores_ + column * kBlockPositions;
-      const uint8_t* ahead = t == 0 && share_ == 0 ? keys_ahead : nullptr;
+      const uint8_t* ahead = PartOf(keys_ahead, t);
       t + 1 < num_tiles_ ? Score<2>(column, keys, ahead, scores) : Score<1>(column, keys, ahead, scores);
     }
     bool whole = true;
@@ -255,17 +287,23 @@ class TileAttention {
     }
     if (!whole && !AllFinite(values)) return AddValuesByRows(block);
     for (int64_t t = 0; t < num_tiles_; t += 2) {
-      const uint8_t* ahead = t == 0 && share_ == 0 ? values_ahead : nullptr;
+      const uint8_t* ahead = PartOf(values_ahead, t);
       t + 1 < num_tiles_ ? AddValues<2>(t * tile_rows_, values, ahead) : AddValues<1>(t * tile_rows_, values, ahead);
     }
+    StoreAllOutputs();
   }
 
   // A column's part of the next block, while its weights are made.
   void PrefetchShare(int64_t column, const uint8_t* keys, const uint8_t* values) const {
-    for (int64_t at = column * share_; at < (column + 1) * share_; at += kLine) {
+    const int64_t begin = num_tiles_ / 2 * per_pair_ + column * share_;
+    for (int64_t at = begin; at < begin + share_; at += kLine) {
       __builtin_prefetch(keys + at, 0, 2);
       __builtin_prefetch(values + at, 0, 2);
     }
+  }
+  int64_t ShareOfColumn() const {
+    const int64_t left = args_.kv.head_dim * kLine - num_tiles_ / 2 * per_pair_;
+    return columns_ < 2 * kTileRows || left <= 0 ? 0 : (left / kLine + columns_ - 1) / columns_ * kLine;
   }
 
   // Of a block with NaN or infinity, maybe where some row does not look.
@@ -328,6 +366,7 @@ class TileAttention {
     if (!AllFinite(gathered_)) return AddTailGroupByRows(group, begin, end);
     SetRows(tile_rows_);
     AddValues<1>(tile_column, gathered_, nullptr);
+    StoreAllOutputs();
   }
 
   // Of values with NaN or infinity, which rows of the group that do not see them must not multiply, not even by 0.
@@ -398,10 +437,10 @@ class TileAttention {
   const int64_t num_tiles_, tile_rows_;  // of columns; all tiles have the same number
   const int64_t padded_;                 // columns of all tiles
   const int64_t width_, steps_;
-  // Bytes of the next block's keys, and of its values, that are prefetched with each column. Prefetches in a row hold
-  // up the tile loads behind them; but few columns have no time for a block: 0, they go with the products of scores and
-  // outputs (7B, 1,000 positions, attention over products: 64 rows .37 -> .32, 4 rows .19 -> .23 without this rule).
-  const int64_t share_;
+  // Lines of the next block that are fetched with each product, bytes of its keys, and of its values, with the products
+  // of two tiles and with each column's weights. Many prefetches in a row hold up the tile loads behind them. Few
+  // columns have no time for a block: all lines go with the products.
+  const int64_t per_product_, per_pair_, share_;
   uint8_t* q_;         // [step][column][32], bf16
   float* out_;         // [column][Dv]
   uint8_t* gathered_;  // [16][Dv][2], bf16
@@ -409,6 +448,7 @@ class TileAttention {
   float* tail_scores_;
   int32_t slots_[kBlockPositions];  // of gathered_; -1 = zeros
   int64_t configured_rows_ = 0;
+  float* out_here_[4] = {};  // outputs in registers 2 .. 5
   float max_[kAttentionColumns];
   alignas(64) float sums_[kAttentionColumns * 16];
   alignas(64) float scores_[kAttentionColumns * kBlockPositions];
