@@ -117,7 +117,7 @@ TEST(AmxMatmulTest, LongPanelsGiveThePortableBits) {
 TEST(AmxMatmulTest, SeveralBatchesOfPanelsGiveThePortableBits) {
   for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
     for (const int64_t rows : {1, 20, 40, 70}) {
-      const int64_t batch = (rows <= 20 && type == PackedType::kW4 ? 4 : 2) * kBatchGroups * kPanelOutputs;
+      const int64_t batch = (rows <= 64 && type == PackedType::kW4 ? 4 : 2) * kBatchGroups * kPanelOutputs;
       for (const int64_t outputs : {batch, batch + 1, 2 * batch + 40}) {
         Check(type, rows, outputs, 200, false, {false, rows != 20});
       }
@@ -132,19 +132,20 @@ TEST(AmxMatmulTest, TheTrappedInstructionsGiveThePortableBits) {
   if (!DetectCpuFeatures().avx512) GTEST_SKIP() << "this machine has no AVX-512";
   const std::vector<Form> forms = {{"AMX, trapped", PackedMatmulAmx}};
   for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
-    for (const int64_t rows : {1, 2, 15, 16, 18, 32, 40, 128}) {
+    for (const int64_t rows : {1, 2, 15, 16, 18, 32, 40, 64, 128}) {
       const TileTrap trap;
       Check(type, rows, 70, 600, rows == 18, {true, rows == 16, 4}, forms);
       if (HasFatalFailure()) return;
       const int64_t steps = 5, blocks = (rows + 15) / 16;
-      const int64_t pairs = 3;                                    // 5 panels in ranges of 4 and 1
-      const bool turns = type == PackedType::kW4 && blocks == 2;  // of two pairs that go as four
-      const int64_t moved = turns        ? 2 * 4 * ((steps - 1) / kTurnSteps)
-                            : blocks > 2 ? pairs * 2 * blocks * ((steps - 1) / kChunkSteps)
-                                         : 0;                                 // sums, loaded again
-      const int64_t shared = type == PackedType::kW4 && blocks == 1 ? 2 : 0;  // activations of two pairs
-      EXPECT_EQ(trap.products(), pairs * steps * 4 * blocks);
-      EXPECT_EQ(trap.loads(), steps * (pairs * (blocks / 2 * 8 + blocks % 2 * 6) - shared) + moved);
+      // 5 panels in ranges of 4 and 1: four together, or two pairs, and a pair.
+      const bool four = type == PackedType::kW4 && blocks <= 4;
+      const int64_t pairs = four ? 1 : 3;
+      const int64_t pair_loads = blocks / 2 * 8 + blocks % 2 * 6, four_loads = four ? 10 * blocks : 0;
+      const int64_t moved_pairs =
+          blocks > 2 ? pairs * 2 * blocks * ((steps - 1) / kChunkSteps) : 0;  // sums, loaded again
+      const int64_t moved_four = four && blocks > 1 ? 4 * blocks * (steps - 1) : 0;
+      EXPECT_EQ(trap.products(), 3 * steps * 4 * blocks);
+      EXPECT_EQ(trap.loads(), steps * (pairs * pair_loads + four_loads) + moved_pairs + moved_four);
       EXPECT_FALSE(trap.configured());
     }
   }
@@ -203,25 +204,28 @@ struct WatchedVectors : PlainVectors {
   }
 };
 
-// A step of one row block is 24 of the clock, of two 16.
+// What waits for the first step's expansion is done after 24 of the clock.
 TEST(AmxMatmulTest, TilesAreLoadedSomeTimeAfterTheyAreWritten) {
-  for (const int64_t rows : {16, 32, 48}) {
-    for (const int64_t inputs : {128, 512}) {
-      const TestPackedMatrix weight(PackedType::kW4, 100, inputs, 1);
-      TestCodes codes(rows, inputs, false, 2);
-      Clock clock;
-      clock.first_step = 24;
-      clock.written.assign(2 * kMaxGroup * kExpandedPanelBytes, -1);
-      clock_now = &clock;
-      const auto watched = [](const PackedMatmulArgs& args, int64_t begin, int64_t end) {
-        TilePackedMatmul<WatchedTiles, WatchedVectors>(args, begin, end);
-      };
-      const std::vector<float> out = Product(KernelsFor("amx-twin"), watched, weight, codes, {});
-      EXPECT_EQ(out, Product(PortableKernels(), PackedMatmulPortable, weight, codes, {}));
-      EXPECT_GT(clock.loads, 0);
-      // The second panel's lines, written last, are the nearest: the next step begins with products by the first. By
-      // chunks another step of the last row block lies between, where there is one.
-      EXPECT_GE(clock.nearest, rows == 16 ? 4 : rows == 32 ? 5 : inputs == 512 ? 13 : 3);
+  for (const int64_t panels : {3, 7}) {  // go by two, by four
+    for (const int64_t rows : {16, 32, 48, 64, 80}) {
+      for (const int64_t inputs : {128, 512}) {
+        const TestPackedMatrix weight(PackedType::kW4, 16 * panels, inputs, 1);
+        TestCodes codes(rows, inputs, false, 2);
+        Clock clock;
+        clock.first_step = 24;
+        clock.written.assign(2 * kFour * kExpandedPanelBytes, -1);
+        clock_now = &clock;
+        const auto watched = [](const PackedMatmulArgs& args, int64_t begin, int64_t end) {
+          TilePackedMatmul<WatchedTiles, WatchedVectors>(args, begin, end);
+        };
+        const std::vector<float> out = Product(KernelsFor("amx-twin"), watched, weight, codes, {});
+        EXPECT_EQ(out, Product(PortableKernels(), PackedMatmulPortable, weight, codes, {}));
+        EXPECT_GT(clock.loads, 0);
+        // The last panel's lines, written last, are the nearest: a step begins with products by the first. By chunks
+        // another step of the last row block lies between, where there is one.
+        const int64_t by_two = rows == 16 ? 4 : rows == 32 ? 5 : inputs == 512 ? 13 : 3;
+        EXPECT_GE(clock.nearest, panels < kFour || rows > 64 ? by_two : rows == 16 ? 10 : 7) << panels << " " << rows;
+      }
     }
   }
 }

@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "kernels/amx_tiles_instructions.h"
 #include "kernels/packed.h"

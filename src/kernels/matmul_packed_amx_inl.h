@@ -3,17 +3,17 @@
 // (matmul_packed_amx_vectors_*.h). Included inside each target's unnamed namespace.
 //
 // Weights are the first operand, 16 outputs x 64 inputs, as they lie in a panel (w8) or expanded into a buffer in L1
-// (w4); activations are the second, [16 quads][16 rows][4]. Adjacent panels go together, a group: two with two row
-// blocks (32 code rows: 8 tile loads for 8 products) or one, but four of w4 with one (16 rows: 10 loads for 8
-// products), because memory is read faster as four streams than as two. With two row blocks four panels of w4 take
-// turns, two and two, a few steps at a time.
+// (w4); activations are the second, [16 quads][16 rows][4]. Adjacent panels go together, a group. Four of w4, because
+// memory is read faster as four streams than as two, with up to four row blocks (64 code rows), which multiply each
+// step one after the other: 10 tile loads for 8 products. Else two, with two row blocks at a time, 8 loads for 8
+// products, or one.
 //
-// Up to 32 rows sums stay in registers for all inputs, or for a turn. More rows go by chunks of a few steps: each is
-// expanded once and multiplied with two row blocks after the other, whose sums lie in memory meanwhile. Behind every
-// product of a chunk an equal share of the next one is expanded, because a tile load cannot take bytes from the store
-// buffer, and as many lines are prefetched. Hardly anything in these loops branches but their ends: what a core does
-// while it waits for memory is what it has already decoded. For the same reason sums change places one by one, each
-// before the product that needs it.
+// What sums do not stay in registers for all inputs lie in memory while others are there. With two panels and more than
+// two row blocks they move once in a chunk of a few steps, with four panels in each step. Behind every product an equal
+// share of the next step or chunk is expanded, because a tile load cannot take bytes from the store buffer, and as many
+// lines are prefetched. Hardly anything in these loops branches but their ends: what a core does while it waits for
+// memory is what it has already decoded. For the same reason sums change places one by one, each before the product
+// that needs it.
 //
 // Sums become outputs for several groups of panels at once (kBatchGroups).
 //
@@ -25,16 +25,23 @@
 constexpr int64_t kChunkSteps = 2;
 constexpr int64_t kExpandedPanelBytes = 2 * kTileBytes;  // of a step: [16 outputs][half][64]
 constexpr int64_t kLeadSteps = 2;                        // w4: prefetched ahead of what is expanded, 2 KB of a panel
-constexpr int kMaxGroup = 4;
-// Turns of two panels: long ones move sums less often; short ones leave what was fetched in L1 until they come to it.
-constexpr int64_t kTurnSteps = 4;
-constexpr int64_t kTurnLeadSteps = 3;  // of all four panels
+constexpr int kFour = 4;                                 // panels, with as many row blocks at most
 // Outputs are lines far apart, which miss the caches: made group by group their stores hold up those of the expansion,
 // one by one; made together they are neighbours in turn.
 constexpr int64_t kBatchGroups = 8;
 
-// Which part of the next chunk is expanded, and fetched ahead, while two row blocks are multiplied.
-enum class Share : uint8_t { kAll, kFirstHalf, kSecondHalf, kNone };
+// Which quarters of the next step or chunk are expanded, and fetched ahead, beside some products.
+struct Share {
+  int first, count;
+};
+constexpr Share kAll{0, 4}, kFirstHalf{0, 2}, kSecondHalf{2, 2}, kNone{0, 0};
+// Block `block` of up to four.
+constexpr Share ShareOf(int block, int blocks) {
+  if (blocks == 1) return kAll;
+  if (blocks == 2) return {2 * block, 2};
+  if (blocks == 3) return block == 0 ? kFirstHalf : Share{block + 1, 1};
+  return {block, 1};
+}
 
 template <int kValue>
 struct Part {
@@ -113,7 +120,7 @@ class TileMatmul {
   template <bool kW4>
   void RunGroups() {
     if constexpr (kW4) {
-      if (args_.num_blocks <= 2 && end_ - begin_ >= kMaxGroup) return RunGroupsOf<kW4, kMaxGroup>();
+      if (args_.num_blocks <= kFour && end_ - begin_ >= kFour) return RunGroupsOf<kW4, kFour>();
     }
     RunGroupsOf<kW4, 2>();
   }
@@ -122,7 +129,7 @@ class TileMatmul {
   void RunGroupsOf() {
     group_ = end_ - begin_ < kPanels ? 1 : kPanels;
     stride_ = group_ == 1 ? 0 : args_.panel_bytes;
-    const bool by_chunks = args_.num_blocks > 2;
+    const bool by_chunks = kPanels == 2 && args_.num_blocks > 2;
     sums_of_group_ = (kPanels * args_.num_blocks + 3) / 4 * 4;
     PrefetchFirst<kPanels>(kW4 ? CodesAtW4(kLeadSteps + 1) : kTileBytes);
     if constexpr (kW4) {
@@ -132,14 +139,12 @@ class TileMatmul {
     }
     int64_t first = begin_, groups = 0;
     for (int64_t panel = begin_; panel < end_; panel += group_) {
-      if (by_chunks) {
+      if constexpr (kPanels == kFour) {
+        FourPanels(panel, groups);
+      } else if (by_chunks) {
         Chunks<kW4>(panel, groups);
-      } else if (args_.num_blocks == 1) {
-        AllSteps<kW4, kPanels, 1>(panel, groups);
-      } else if constexpr (kPanels == kMaxGroup) {
-        Turns(panel, groups);
       } else {
-        AllSteps<kW4, 2, 2>(panel, groups);
+        args_.num_blocks == 1 ? AllSteps<kW4, 1>(panel, groups) : AllSteps<kW4, 2>(panel, groups);
       }
       if (++groups < kBatchGroups && panel + group_ < end_) continue;
       StoreSums();
@@ -176,29 +181,28 @@ class TileMatmul {
   }
 
   // What goes on beside the products of a step: w4: expansion of the step at `next` to `to`; prefetch of as many
-  // lines of kStreams panels at `later`, and for w8, of which steps have 32, at `later2`.
-  template <int kPanels, int kStreams = kPanels>
+  // lines of the panels at `later`, and for w8, of which steps have 32, at `later2`.
+  template <int kPanels>
   struct Beside {
-    Places<kPanels> next, tables;
-    Places<kStreams> later, later2;
+    Places<kPanels> next, tables, later, later2;
     const uint8_t* dictionary;
     uint8_t* to;
     // Line n of those to prefetch: one of every panel in turn.
     HYDRANT_INLINE const uint8_t* Later(int n) const {
-      const int panel = n % kStreams, line = n / kStreams;
+      const int panel = n % kPanels, line = n / kPanels;
       return (line < kTileRows ? later : later2).at[panel] + line % kTileRows * kLineBytes;
     }
   };
   // A share of it behind one product of `kProducts`, a few lines of each in turn: 8 prefetches in a row cost 5 % with
   // 16 rows.
-  template <bool kW4, Share kShare, int kPart, int kProducts, int kPanels, int kStreams>
-  HYDRANT_INLINE static void Do(const Beside<kPanels, kStreams>& beside) {
-    if constexpr (kShare == Share::kNone) return;
-    constexpr int kParts = kShare == Share::kAll ? kProducts : 2 * kProducts;
-    constexpr int kMine = kShare == Share::kSecondHalf ? kProducts + kPart : kPart;
-    constexpr int kLines = kPanels * kStepBytes<kW4> / kLineBytes / kParts, kTogether = kLines < 4 ? kLines : 4;
+  template <bool kW4, Share kShare, int kPart, int kProducts, int kPanels>
+  HYDRANT_INLINE static void Do(const Beside<kPanels>& beside) {
+    if constexpr (kShare.count == 0) return;
+    constexpr int kQuarter = kPanels * kStepBytes<kW4> / kLineBytes / 4;
+    constexpr int kLines = kShare.count * kQuarter / kProducts, kTogether = kLines < 4 ? kLines : 4;
+    constexpr int kFirst = kShare.first * kQuarter + kPart * kLines;
 #pragma GCC unroll 16
-    for (int n = kMine * kLines; n < (kMine + 1) * kLines; n += kTogether) {
+    for (int n = kFirst; n < kFirst + kLines; n += kTogether) {
 #pragma GCC unroll 4
       for (int line = n; line < n + kTogether; ++line) __builtin_prefetch(beside.Later(line));
       if constexpr (kW4) {
@@ -287,9 +291,9 @@ class TileMatmul {
   }
 
   // A step of one or two row blocks.
-  template <bool kW4, int kPanels, int kBlocks, Share kShare, int kStreams>
+  template <bool kW4, int kPanels, int kBlocks, Share kShare>
   HYDRANT_INLINE void Step(const Places<kPanels>& a, const int8_t* b0, const int8_t* b1, const Change& sums,
-                           const Beside<kPanels, kStreams>& beside) {
+                           const Beside<kPanels>& beside) {
     const auto change = [&](auto sum) __attribute__((always_inline)) { ChangeSum<sum.value>(sums); };
     const auto then = [&](auto part) __attribute__((always_inline)) {
       Do<kW4, kShare, part.value, 2 * kPanels * kBlocks>(beside);
@@ -303,13 +307,14 @@ class TileMatmul {
   }
 
   // Step `step`'s weights, those of w4 in the buffer, and what goes on beside their products: expansion of step
-  // `step + ahead`. w8 is prefetched half a step ahead, or in chunks a step. (A step, 1 and 32 rows: 230 255 -> 261 282
-  // ns for a step of two panels from memory. Half a step in chunks, 64 rows: 286 -> 323.)
+  // `step + ahead`, prefetch of what comes `lead` steps behind it. w8 is prefetched half a step ahead, or in chunks a
+  // step. (A step, 1 and 32 rows: 230 255 -> 261 282 ns for a step of two panels from memory. Half a step in chunks, 64
+  // rows: 286 -> 323.)
   template <bool kW4, bool kChunk, int kPanels>
-  HYDRANT_INLINE Places<kPanels> WeightsAt(const Stream<kW4>& stream, int64_t step, int64_t ahead,
+  HYDRANT_INLINE Places<kPanels> WeightsAt(const Stream<kW4>& stream, int64_t step, int64_t ahead, int64_t lead,
                                            const uint8_t* expanded, Beside<kPanels>* beside) const {
     if constexpr (kW4) {
-      const StepSource next = stream.At(step + ahead), later = stream.At(step + ahead + kLeadSteps);
+      const StepSource next = stream.At(step + ahead), later = stream.At(step + ahead + lead);
       beside->next = InEach<kPanels>(next.codes);
       beside->tables = InEach<kPanels>(next.tables);
       beside->later = InEach<kPanels>(later.codes);
@@ -326,21 +331,22 @@ class TileMatmul {
     }
   }
 
-  // One or two row blocks, all inputs. The first step is in the buffer already; the next group's is at the end.
-  template <bool kW4, int kPanels, int kBlocks>
+  // Two panels, one or two row blocks, all inputs. The first step is in the buffer already; the next group's is at the
+  // end.
+  template <bool kW4, int kBlocks>
   void AllSteps(int64_t panel, int64_t group) {
-    constexpr int64_t kSlotBytes = kPanels * kExpandedPanelBytes;
+    constexpr int64_t kSlotBytes = 2 * kExpandedPanelBytes;
     const Stream<kW4> stream = StreamOf<kW4>(panel);
     const int8_t *b0 = args_.blocks[0].codes, *b1 = args_.blocks[kBlocks - 1].codes;
-    Beside<kPanels> beside;
+    Beside<2> beside;
     beside.dictionary = args_.dictionary;
     int64_t slot = slot_;
-    Change sums = ChangeTo({SumsOf(group, 0), kPanels * kBlocks}, 0);
+    Change sums = ChangeTo({SumsOf(group, 0), 2 * kBlocks}, 0);
     for (int64_t step = 0; step < stream.steps; ++step) {
-      const Places<kPanels> a = WeightsAt<kW4, false>(stream, step, 1, buffer_ + slot * kSlotBytes, &beside);
+      const Places<2> a = WeightsAt<kW4, false>(stream, step, 1, kLeadSteps, buffer_ + slot * kSlotBytes, &beside);
       slot ^= 1;
       beside.to = buffer_ + slot * kSlotBytes;
-      Step<kW4, kPanels, kBlocks, Share::kAll>(a, b0, b1, sums, beside);
+      Step<kW4, 2, kBlocks, kAll>(a, b0, b1, sums, beside);
       sums.now = false;
       b0 += 2 * kTileBytes;
       b1 += 2 * kTileBytes;
@@ -348,46 +354,40 @@ class TileMatmul {
     slot_ = slot;
   }
 
-  // Two row blocks of w4, four panels: two of them for a few steps, then the other two, whose sums lie in memory
-  // meanwhile. The first step is in the buffer already; the next group's is at the end.
-  void Turns(int64_t panel, int64_t group) {
-    const Stream<true> stream = StreamOf<true>(panel);
-    for (int64_t first = 0; first < stream.steps; first += kTurnSteps) {
-      const int64_t left = stream.steps - first, steps = left < kTurnSteps ? left : kTurnSteps;
-      TurnOf<0>(stream, first, steps, SumsOf(group, 0));
-      TurnOf<1>(stream, first, steps, SumsOf(group, 0) + 4);
+  // Four panels of w4. The first step is in the buffer already; the next group's is at the end.
+  void FourPanels(int64_t panel, int64_t group) {
+    switch (args_.num_blocks) {
+      case 1: return BlockByBlock(panel, group, std::integer_sequence<int, 0>());
+      case 2: return BlockByBlock(panel, group, std::integer_sequence<int, 0, 1>());
+      case 3: return BlockByBlock(panel, group, std::integer_sequence<int, 0, 1, 2>());
+      default: return BlockByBlock(panel, group, std::integer_sequence<int, 0, 1, 2, 3>());
     }
   }
 
-  // While a turn of two panels multiplies `steps` steps, half as many of all four are fetched.
-  template <int kPair>
-  void TurnOf(const Stream<true>& stream, int64_t first, int64_t steps, int32_t (*places)[256]) {
-    constexpr int64_t kSlotBytes = 2 * kExpandedPanelBytes;
-    const int64_t mine = kPair * 2 * stride_, other = 2 * stride_ - mine;  // bytes from panel 0 to a pair's first
-    const int64_t end = first + steps;
-    const int8_t* b0 = args_.blocks[0].codes + first * 2 * kTileBytes;
-    const int8_t* b1 = args_.blocks[1].codes + first * 2 * kTileBytes;
-    Beside<2, kMaxGroup> beside;
+  // Each step by one row block after the other. More than one leave L1 room for fewer steps ahead.
+  template <int... kBlock>
+  void BlockByBlock(int64_t panel, int64_t group, std::integer_sequence<int, kBlock...> /*blocks*/) {
+    constexpr int kBlocks = sizeof...(kBlock);
+    constexpr int64_t kSlotBytes = kFour * kExpandedPanelBytes, kLead = kBlocks == 1 ? kLeadSteps : kLeadSteps - 1;
+    const Stream<true> stream = StreamOf<true>(panel);
+    const int8_t* codes[] = {args_.blocks[kBlock].codes...};
+    Beside<kFour> beside;
     beside.dictionary = args_.dictionary;
-    Change sums = ChangeTo({places, 4}, first);
-    for (int64_t step = first; step < end; ++step) {
-      const bool last = step + 1 == end;
-      const StepSource next = stream.At(last && kPair == 0 ? first : step + 1);
-      const int64_t offset = last ? other : mine;
-      beside.next = InEach<2>(next.codes + offset);
-      beside.tables = InEach<2>(next.tables + offset);
-      const int64_t half = kPair * steps + step - first;
-      const StepSource later = stream.At(first + half / 2 + kTurnLeadSteps);
-      beside.later = InEach<kMaxGroup>(later.codes + half % 2 * kTileBytes / 2);
-      PrefetchEach(InEach<kMaxGroup>(later.tables));
-      const uint8_t* expanded = buffer_ + slot_ * kSlotBytes;
-      slot_ ^= 1;
-      beside.to = buffer_ + slot_ * kSlotBytes;
-      Step<true, 2, 2, Share::kAll>({{expanded, expanded + kExpandedPanelBytes}}, b0, b1, sums, beside);
-      sums.now = false;
-      b0 += 2 * kTileBytes;
-      b1 += 2 * kTileBytes;
+    int64_t slot = slot_;
+    Change sums{};
+    for (int64_t step = 0; step < stream.steps; ++step) {
+      const Places<kFour> a = WeightsAt<true, false>(stream, step, 1, kLead, buffer_ + slot * kSlotBytes, &beside);
+      slot ^= 1;
+      beside.to = buffer_ + slot * kSlotBytes;
+      const auto multiply = [&](auto block) __attribute__((always_inline)) {
+        sums.now = false;
+        if (kBlocks > 1 || step == 0) sums = ChangeTo({SumsOf(group, 0) + kFour * block.value, kFour}, step);
+        Step<true, kFour, 1, ShareOf(block.value, kBlocks)>(a, codes[block.value], nullptr, sums, beside);
+        codes[block.value] += 2 * kTileBytes;
+      };
+      (multiply(Part<kBlock>()), ...);
     }
+    slot_ = slot;
   }
 
   // More row blocks: a few steps by all of them, then the next. The first chunk is in the buffer already; the next
@@ -396,9 +396,9 @@ class TileMatmul {
   void Chunks(int64_t panel, int64_t group) {
     for (int64_t first = 0; first < args_.steps; first += kChunkSteps) {
       Chunk chunk{panel, first, ChunkSteps(first), buffer_ + slot_ * kChunkBytes, buffer_ + (slot_ ^ 1) * kChunkBytes};
-      ChunkOf<kW4, Share::kFirstHalf>(chunk, group, 0);
-      ChunkOf<kW4, Share::kSecondHalf>(chunk, group, 2);
-      for (int64_t block = 4; block < args_.num_blocks; block += 2) ChunkOf<kW4, Share::kNone>(chunk, group, block);
+      ChunkOf<kW4, kFirstHalf>(chunk, group, 0);
+      ChunkOf<kW4, kSecondHalf>(chunk, group, 2);
+      for (int64_t block = 4; block < args_.num_blocks; block += 2) ChunkOf<kW4, kNone>(chunk, group, block);
       if (kW4 && first + chunk.steps == args_.steps) {  // a short last chunk leaves some of the next group's
         for (int64_t s = chunk.steps; s < ChunkSteps(0); ++s) {
           ExpandStep<2>(BytesAfter(panel), s, chunk.next + s * 2 * kExpandedPanelBytes);
@@ -440,7 +440,7 @@ class TileMatmul {
     beside.to = chunk.next;
     Change sums = ChangeTo({places, 2 * kBlocks}, first);
     for (int64_t step = first; step < first + steps; ++step) {
-      const Places<2> a = WeightsAt<kW4, true>(stream, step, steps, expanded, &beside);
+      const Places<2> a = WeightsAt<kW4, true>(stream, step, steps, kLeadSteps, expanded, &beside);
       Step<kW4, 2, kBlocks, kShare>(a, b0, b1, sums, beside);
       sums.now = false;
       expanded += 2 * kExpandedPanelBytes;
@@ -450,25 +450,29 @@ class TileMatmul {
     }
   }
 
-  // [panel * blocks + block][16 outputs][16 rows] of two row blocks, or one, and group `group` of a batch.
+  // [16 outputs][16 rows] each, of group `group` of a batch: four panels: [block][panel]; two: [pair of
+  // blocks][panel][of the pair], a last block alone is its pair.
   int32_t (*SumsOf(int64_t group, int64_t block_pair))[256] { return sums_ + group * sums_of_group_ + 4 * block_pair; }
+  const int32_t* SumsOf(int64_t group, int64_t panel, int64_t block) {
+    if (group_ == kFour) return SumsOf(group, 0)[kFour * block + panel];
+    const int64_t together = (block | 1) < args_.num_blocks ? 2 : 1;
+    return SumsOf(group, block / 2)[panel * together + block % 2];
+  }
 
   // Outputs of the `groups` groups that cover panel `first` and on.
   void Finish(int64_t first, int64_t groups) {
     for (int64_t block = 0; block < args_.num_blocks; ++block) {
-      const int64_t blocks = (block | 1) < args_.num_blocks ? 2 : 1;  // that went together
       for (int64_t group = 0; group < groups; ++group) {
-        const int64_t panel = first + group_ * group;
+        const int64_t panel = first + group_ * group, group_begin = GroupAt(panel);
         for (int64_t p = panel; p < panel + group_ && p < end_; ++p) {
-          Vectors::Finish(args_, p, args_.blocks[block],
-                          SumsOf(group, block / 2)[(p - GroupAt(panel)) * blocks + block % 2]);
+          Vectors::Finish(args_, p, args_.blocks[block], SumsOf(group, p - group_begin, block));
         }
       }
     }
   }
 
   static constexpr int64_t kChunkBytes = kChunkSteps * 2 * kExpandedPanelBytes;
-  static constexpr int64_t kBufferBytes = 2 * kMaxGroup * kExpandedPanelBytes;
+  static constexpr int64_t kBufferBytes = 2 * kFour * kExpandedPanelBytes;
   static_assert(2 * kChunkBytes <= kBufferBytes);
 
   const PackedMatmulArgs& args_;

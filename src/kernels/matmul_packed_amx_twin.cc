@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The AMX kernel with everything in plain C++, for every machine.
 #include <cstdint>
+#include <utility>
 
 #include "kernels/amx_tiles_software.h"
 #include "kernels/packed.h"

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "kernels/amx_tiles_software.h"
 #include "kernels/packed.h"
