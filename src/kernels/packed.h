@@ -47,10 +47,13 @@ inline constexpr PackedType TypeIn(PackedLayout layout, bool is_4_bit) {
   return is_4_bit ? PackedType::kOctets : PackedType::kQuads;
 }
 
-// Where in a w4 panel the table numbers and the codes of a step begin.
+// Where in a w4 panel the table numbers and the codes of a step begin. Always inlined: a copy in a target's object file
+// could serve others.
 inline constexpr int64_t kTwoStepsBytesW4 = (1 + 2 * kPanelOutputs) * kLineBytes;
-inline constexpr int64_t TablesAtW4(int64_t step) { return step / 2 * kTwoStepsBytesW4 + step % 2 * 2 * kPanelOutputs; }
-inline constexpr int64_t CodesAtW4(int64_t step) {
+[[gnu::always_inline]] inline constexpr int64_t TablesAtW4(int64_t step) {
+  return step / 2 * kTwoStepsBytesW4 + step % 2 * 2 * kPanelOutputs;
+}
+[[gnu::always_inline]] inline constexpr int64_t CodesAtW4(int64_t step) {
   return step / 2 * kTwoStepsBytesW4 + kLineBytes + step % 2 * kPanelOutputs * kLineBytes;
 }
 
