@@ -24,7 +24,7 @@ struct Item {
   Tile tiles[kMaxTiles];
   float* out;          // [columns][Dv]
   float* tail_scores;  // [tail block][columns of a tile][32]
-  float max[kAttentionColumns];
+  float references[kAttentionColumns];
   alignas(64) float sums[kAttentionColumns * 16];
   // Of one block and columns of a tile.
   alignas(64) uint32_t weights[kTileColumns * 32];
@@ -64,7 +64,7 @@ inline void Begin(Item& item) {
   item.tail_scores = item.out + columns * width;
   for (int64_t i = 0; i < columns * width; i += 16) Store(item.out + i, Set(0.0F));
   for (int64_t c = 0; c < columns; ++c) {
-    item.max[c] = -__builtin_inff();
+    item.references[c] = -__builtin_inff();
     Store(item.sums + 16 * c, Set(0.0F));
   }
   item.num_tiles = (columns + kTileColumns - 1) / kTileColumns;
@@ -89,7 +89,7 @@ inline void Begin(Item& item) {
 // Scores [..][32] of `count` columns from `column` on and one block to running sums, item.weights and item.factors.
 template <FloatType kType>
 inline void WeighColumns(Item& item, int64_t column, int64_t count, const float* scores, const Range* ranges) {
-  Weigh<kType>(item.args.scale, scores, count, ranges, item.max + column, item.sums + 16 * column, item.factors,
+  Weigh<kType>(item.args.scale, scores, count, ranges, item.references + column, item.sums + 16 * column, item.factors,
                item.weights);
 }
 

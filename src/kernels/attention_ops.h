@@ -52,8 +52,8 @@ void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows
 void CopySlots(const KvLayer& kv, const int32_t* blocks, std::span<const int32_t> from, std::span<const int32_t> to);
 
 // q [R, H * Dh] -> out [R, H * Dh]. Per row and head: blocks of 32 positions at fixed absolute places, ascending,
-// merged with a running (max, sum, output). With bf16 keys and values, queries and weights are rounded to bf16 too.
-// docs/algorithms/order_of_additions.md has the order. Rows with the same blocks should stand together: they share
+// merged with a running (reference, sums, output). With bf16 keys and values, queries and weights are rounded to bf16
+// too. docs/algorithms/order_of_additions.md has the order. Rows with the same blocks should stand together: they share
 // reads.
 void Attention(Queue& queue, ConstRows q, const AttentionPlan& plan, const KvLayer& kv, Rows out);
 // With a plan of its own.

@@ -150,9 +150,9 @@ inline void ValueTile(const ValueRows& rows, int64_t d, int64_t width, const uin
   }
   if constexpr (kOwn) AddOwn<kType, kColumns, kChunks>(*rows.own, rows.end, rows.own->end, d, weights, sums);
   // Multiplying by 1 would change nothing but the time.
-  bool grown = false;
-  for (int64_t c = 0; c < kColumns; ++c) grown = grown || factors[c] != 1.0F;
-  if (grown) {
+  bool risen = false;
+  for (int64_t c = 0; c < kColumns; ++c) risen = risen || factors[c] != 1.0F;
+  if (risen) {
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kColumns * kChunks; ++i) {
       float* to = out + i / kChunks * width + d + 16 * (i % kChunks);

@@ -36,38 +36,44 @@ inline Scaled ScaleScores(float scale, const float* scores, const Range* range) 
   return {low, high};
 }
 
-// Raises a column's running maximum to that of its scores. Returns by how much, as a negative number; 0 when it stays.
-inline float Raise(const Scaled& scores, float& top) {
+// How far scores may lie above the one that exponentials are relative to: 1,000 weights of e^16 = 8.9e6 lose nothing in
+// a float. A running maximum would rise in most blocks, if not for one column then for another, and outputs would be
+// scaled each time.
+constexpr float kMaxAbove = 16.0F;
+
+// Raises a column's reference to the largest of its scores, where that lies too far above. Returns by how much, as a
+// negative number; 0 when it stays.
+inline float Raise(const Scaled& scores, float& reference) {
   const Lanes both = Max(scores.low, scores.high);
-  if (!AnyLess(Set(top), both)) return 0.0F;
-  const float old = top;
-  top = TreeMax(both);
-  return old - top;
+  if (!AnyLess(Set(reference + kMaxAbove), both)) return 0.0F;
+  const float old = reference;
+  reference = TreeMax(both);
+  return old - reference;
 }
 
-// Scores of `columns` columns ([..][32], at most 16) and one block to weights ([..][32], or 16 pairs), running maxima
-// and 16 running sums each. `ranges` [columns], none of them empty; null: the whole block. `factors` [16]: what to
-// multiply earlier outputs by, exactly 1 unless the maximum grew: one exp for all columns. Returns whether one did.
+// Scores of `columns` columns ([..][32], at most 16) and one block to weights ([..][32], or 16 pairs), references and
+// 16 running sums each. `ranges` [columns], none of them empty; null: the whole block. `factors` [16]: what to multiply
+// earlier outputs by, exactly 1 unless a reference rose: one exp for all columns. Returns whether one did.
 template <FloatType kType>
-inline bool Weigh(float scale, const float* scores, int64_t columns, const Range* ranges, float* tops, float* sums,
-                  float* factors, uint32_t* weights) {
+inline bool Weigh(float scale, const float* scores, int64_t columns, const Range* ranges, float* references,
+                  float* sums, float* factors, uint32_t* weights) {
   const auto scaled_of = [&](int64_t c) {
     return ScaleScores(scale, scores + 32 * c, ranges == nullptr ? nullptr : ranges + c);
   };
   alignas(64) float rises[16] = {};
-  bool grown = false;
+  bool risen = false;
   for (int64_t c = 0; c < columns; ++c) {
-    rises[c] = Raise(scaled_of(c), tops[c]);
-    grown |= rises[c] != 0.0F;
+    rises[c] = Raise(scaled_of(c), references[c]);
+    risen |= rises[c] != 0.0F;
   }
-  Store(factors, grown ? ExpDown(Load(rises)) : Set(1.0F));
+  Store(factors, risen ? Exp(Load(rises)) : Set(1.0F));
   for (int64_t c = 0; c < columns; ++c) {
     const Scaled scaled = scaled_of(c);
-    const Lanes top = Set(tops[c]), before = Mul(Load(sums + 16 * c), Set(factors[c]));
-    Store(sums + 16 * c,
-          StoreWeights<kType>(weights + 32 * c, ExpDown(Sub(scaled.low, top)), ExpDown(Sub(scaled.high, top)), before));
+    const Lanes reference = Set(references[c]), before = Mul(Load(sums + 16 * c), Set(factors[c]));
+    Store(sums + 16 * c, StoreWeights<kType>(weights + 32 * c, Exp(Sub(scaled.low, reference)),
+                                             Exp(Sub(scaled.high, reference)), before));
   }
-  return grown;
+  return risen;
 }
 
 inline const uint8_t* KeysOf(const AttentionArgs& args, int32_t block) {

@@ -2,9 +2,10 @@
 // exp in f32 for every target: the same operations on each lane, so the same bits. Included after lanes_<target>.h,
 // inside the unnamed namespace of a target file.
 
-// exp(x) of x <= 0: 2^k * p(r), |r| <= ln2 / 2; error below 2 units in the last place (tested). Below -87.3 the result
-// is 0; NaN stays NaN. Nothing that softmax or SiLU take the exponential of is positive: so k has one power of two.
-inline Lanes ExpDown(Lanes x) {
+// exp(x) of x <= 88: 2^k * p(r), |r| <= ln2 / 2; error below 2 units in the last place (tested). Below -87.3 the result
+// is 0; NaN stays NaN. Softmax and SiLU take it of nothing above kMaxAbove (attention_weigh_inl.h), so k is one power
+// of two.
+inline Lanes Exp(Lanes x) {
   const Lanes magic = Set(12582912.0F);       // 1.5 * 2^23: adding it rounds to an integer
   const Lanes clamped = Max(Set(-88.0F), x);  // the second for NaN
   const Lanes shifted = Fma(clamped, Set(1.44269504F), magic);

@@ -39,7 +39,7 @@ void AddKernel(const float* x, int64_t n, float* out) {
 // x / (1 + exp(-x)); of a negative x, x exp(x) / (1 + exp(x)).
 inline Lanes Silu(Lanes x) {
   const Lanes negated = Mul(x, Set(-1.0F));
-  const Lanes power = ExpDown(SelectLess(x, negated, x, negated));
+  const Lanes power = Exp(SelectLess(x, negated, x, negated));
   return Div(SelectLess(x, negated, Mul(x, power), x), Add(Set(1.0F), power));
 }
 
