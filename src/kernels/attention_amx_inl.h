@@ -1,49 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over bf16 keys and values by tile registers, over Tiles (amx_tiles.h). Included inside each target's
-// unnamed namespace, after lanes_<target>.h, exp_inl.h, attention_lanes_<target>.h and attention_weigh_inl.h.
+// Attention over bf16 keys and values by tile registers: weights, and which blocks take part. Included inside each
+// target's unnamed namespace, after exp_inl.h, attention_weigh_inl.h and attention_amx_products_inl.h.
 //
-// Columns, (row, head) pairs, are the lines of the first operand: up to 16 queries x 32 dimensions, or 16 columns'
-// weights x 32 positions. A block's keys, [Dh / 2][32][2], and its values, [16][Dv][2], are the second operand as they
-// lie, in lines that are 128 bytes or a row of values apart: so the layout is every target's. Sums are scores,
-// [column][position], and outputs, [column][dimension], whose running sums are loaded into tiles and stored again for
-// every block.
-//
-// Line m of a sum depends on line m of the first operand only, so one row and many, and rows in place and rows of a
-// tree, go through the same instructions with equal bits. What is no single product per column and block (maximum,
-// exponentials, denominator) is the vector code of the other kernels.
+// What is no product of tiles (maximum, exponentials, denominator) is the vector code of the other kernels. In blocks
+// in place it is the longer half of the time, with many rows: so while the weights of a block are made, column by
+// column, tiles multiply the values of the block before and the keys of the one behind.
 
-constexpr int64_t kLineDims = 32;  // of a tile line: dimensions of a query, or positions of a block
-constexpr int64_t kKeyLineBytes = kBlockPositions * 4;
-constexpr int64_t kStepKeys = kLineDims / 2 * kKeyLineBytes;
-constexpr int64_t kLine = kTileRowBytes;
-
-// Registers: 0, 1 first operands of two tiles of columns; 2, 3 sums of the first of them, 4, 5 of the second; 6, 7
-// second operands, two times 16 positions or dimensions. Two tiles of columns at a time, so that four sums are busy.
 template <typename Tiles>
 class TileAttention {
  public:
   explicit TileAttention(const AttentionArgs& args)
       : args_(args),
-        columns_(args.group * args.num_rows),
-        num_tiles_((columns_ + kTileRows - 1) / kTileRows),
-        tile_rows_((columns_ + num_tiles_ - 1) / num_tiles_),
-        padded_(num_tiles_ * tile_rows_),
+        products_(args),
+        columns_(products_.columns()),
         width_(ValueWidth(args.kv.head_dim)),
-        steps_((args.kv.head_dim + kLineDims - 1) / kLineDims),
-        per_product_(columns_ < 2 * kTileRows ? args_.kv.head_dim / (2 * steps_ * num_tiles_) : 2),
-        per_pair_(per_product_ * steps_ * (num_tiles_ == 1 ? 2 : 4) * kLine),
-        share_(ShareOfColumn()),
-        q_(reinterpret_cast<uint8_t*>(args.scratch)),
-        out_(args.scratch + padded_ * width_),
-        gathered_(reinterpret_cast<uint8_t*>(out_ + padded_ * width_)),
-        last_keys_(gathered_ + kBlockPositions / 2 * width_ * 4),
-        tail_scores_(reinterpret_cast<float*>(last_keys_ + kStepKeys)) {}
+        gathered_(products_.scratch_left()),
+        tail_scores_(reinterpret_cast<float*>(gathered_ + kBlockPositions / 2 * width_ * 4)) {}
 
   void Run() {
     Begin();
     AddBlocksInPlace();
     AddTails();
-    tiles_.Release();
+    products_.Release();
     Finish();
   }
 
@@ -54,167 +32,31 @@ class TileAttention {
     return {Within(row.first, block), end, end};
   }
 
-  // Lines of first operands and sums. Fewer take less time, and what lies behind them is neither read nor written.
-  void SetRows(int64_t rows) {
-    if (rows == configured_rows_) return;
-    configured_rows_ = rows;
-    TileConfig config = FullTiles();
-    for (int t = 0; t < 6; ++t) config.rows[t] = static_cast<uint8_t>(rows);
-    tiles_.Configure(config);
-  }
-
   void Begin() {
-    __builtin_memset(q_, 0, static_cast<uint64_t>(padded_ * steps_ * kLine));
-    __builtin_memset(last_keys_, 0, static_cast<uint64_t>(kStepKeys));
-    __builtin_memset(weights_, 0, sizeof(weights_));
-    for (int64_t i = 0; i < padded_ * width_; i += 16) Store(out_ + i, Set(0.0F));
-    for (int64_t c = 0; c < columns_; ++c) {
-      max_[c] = -__builtin_inff();
+    products_.Begin();
+    __builtin_memset(weight_lines_, 0, sizeof(weight_lines_));
+    for (int64_t c = 0; c < columns_.columns; ++c) {
+      reference_[c] = -__builtin_inff();
       Store(sums_ + 16 * c, Set(0.0F));
-      PackQuery(c);
     }
     for (int32_t& slot : slots_) slot = kUnknown;
-    SetRows(tile_rows_);
   }
 
-  // To [step][column][32].
-  void PackQuery(int64_t column) {
-    const int64_t head_dim = args_.kv.head_dim;
-    const float* q = args_.q + column / args_.group * args_.q_stride + column % args_.group * head_dim;
-    for (int64_t d = 0; d < head_dim; d += 16) {
-      const int64_t n = head_dim - d < 16 ? head_dim - d : 16;
-      uint8_t* to = q_ + (d / kLineDims * padded_ + column) * kLine + d % kLineDims * 2;
-      StoreBf16(reinterpret_cast<uint16_t*>(to), RoundBf16(n == 16 ? Load(q + d) : LoadPart(q + d, n)));
-    }
-  }
-
-  // The last step's keys where they do not fill a tile: dimensions that are not there are zeros on both sides.
-  void CopyLastKeys(const uint8_t* keys) {
-    const int64_t rest = args_.kv.head_dim % kLineDims;
-    if (rest == 0) return;
-    __builtin_memcpy(last_keys_, keys + (steps_ - 1) * kStepKeys, static_cast<uint64_t>(rest / 2 * kKeyLineBytes));
-  }
-
-  // scores[m][32] of kTiles tiles of columns, from `column` on, against a block that CopyLastKeys has seen. Fetches
-  // keys of the block `ahead`.
-  template <int kTiles>
-  void Score(int64_t column, const uint8_t* keys, const uint8_t* ahead, float* scores) {
-    const uint8_t* q = q_ + column * kLine;
-    const int64_t next_q = tile_rows_ * kLine, next_scores = tile_rows_ * kBlockPositions;
-    tiles_.template Zero<2>();
-    tiles_.template Zero<3>();
-    if constexpr (kTiles == 2) {
-      tiles_.template Zero<4>();
-      tiles_.template Zero<5>();
-    }
-    for (int64_t s = 0; s < steps_; ++s) {
-      const bool copied = s + 1 == steps_ && args_.kv.head_dim % kLineDims != 0;
-      const uint8_t* from = copied ? last_keys_ : keys + s * kStepKeys;
-      tiles_.template LoadLines<0>(q + s * padded_ * kLine, kLine);
-      tiles_.template LoadLines<6>(from, kKeyLineBytes);
-      tiles_.template MultiplyBf16<2, 0, 6>();
-      Fetch(&ahead);
-      tiles_.template LoadLines<7>(from + kLine, kKeyLineBytes);
-      tiles_.template MultiplyBf16<3, 0, 7>();
-      Fetch(&ahead);
-      if constexpr (kTiles == 2) {
-        tiles_.template LoadLines<1>(q + s * padded_ * kLine + next_q, kLine);
-        tiles_.template MultiplyBf16<4, 1, 6>();
-        Fetch(&ahead);
-        tiles_.template MultiplyBf16<5, 1, 7>();
-        Fetch(&ahead);
-      }
-    }
-    tiles_.template StoreLines<2>(scores, kKeyLineBytes);
-    tiles_.template StoreLines<3>(scores + 16, kKeyLineBytes);
-    if constexpr (kTiles == 2) {
-      tiles_.template StoreLines<4>(scores + next_scores, kKeyLineBytes);
-      tiles_.template StoreLines<5>(scores + next_scores + 16, kKeyLineBytes);
-    }
-  }
-
-  // What a product has time for.
-  void Fetch(const uint8_t** ahead) const {
-    if (*ahead == nullptr) return;
-    for (int64_t i = 0; i < per_product_; ++i, *ahead += kLine) __builtin_prefetch(*ahead, 0, 2);
-  }
-  // What the products of tiles t and t + 1 fetch of a block's keys or values.
-  const uint8_t* PartOf(const uint8_t* ahead, int64_t t) const {
-    const int64_t begin = t / 2 * per_pair_;
-    return begin + per_pair_ <= args_.kv.head_dim * kLine ? ahead + begin : nullptr;
-  }
-
-  // The outputs at `out` in place of those in the register, right before the product that adds to them: the moves of
-  // four together would fill the reorder buffer, which nothing leaves before the products that the stores wait for.
-  template <int kSum>
-  void ChangeOutputs(float* out) {
-    StoreOutputs<kSum>();
-    tiles_.template LoadLines<kSum>(out, 4 * width_);
-    out_here_[kSum - 2] = out;
-  }
-  template <int kSum>
-  void StoreOutputs() {
-    float*& out = out_here_[kSum - 2];
-    if (out != nullptr) tiles_.template StoreLines<kSum>(out, 4 * width_);
-    out = nullptr;
-  }
-  // Before outputs in memory, or tiles' rows, are something else.
-  void StoreAllOutputs() {
-    StoreOutputs<2>();
-    StoreOutputs<3>();
-    StoreOutputs<4>();
-    StoreOutputs<5>();
-  }
-
-  // Outputs from `out` on, of kChunks * 16 dimensions: out += weights in registers 0, 1 * values.
-  template <int kTiles, int kChunks>
-  void AddChunks(float* out, const uint8_t* values, const uint8_t** ahead) {
-    const int64_t stride = 4 * width_, next = tile_rows_ * width_;
-    tiles_.template LoadLines<6>(values, stride);
-    ChangeOutputs<2>(out);
-    tiles_.template MultiplyBf16<2, 0, 6>();
-    Fetch(ahead);
-    if constexpr (kChunks == 2) {
-      tiles_.template LoadLines<7>(values + kLine, stride);
-      ChangeOutputs<3>(out + 16);
-      tiles_.template MultiplyBf16<3, 0, 7>();
-      Fetch(ahead);
-    }
-    if constexpr (kTiles == 2) {
-      ChangeOutputs<4>(out + next);
-      tiles_.template MultiplyBf16<4, 1, 6>();
-      Fetch(ahead);
-    }
-    if constexpr (kTiles == 2 && kChunks == 2) {
-      ChangeOutputs<5>(out + next + 16);
-      tiles_.template MultiplyBf16<5, 1, 7>();
-      Fetch(ahead);
-    }
-  }
-
-  // The weighted values of a block, [16][Dv][2], to the outputs of kTiles tiles of columns from `column` on. Fetches
-  // the values of the block `ahead`.
-  template <int kTiles>
-  void AddValues(int64_t column, const uint8_t* values, const uint8_t* ahead) {
-    tiles_.template LoadLines<0>(weights_ + 16 * column, kLine);
-    if constexpr (kTiles == 2) tiles_.template LoadLines<1>(weights_ + 16 * (column + tile_rows_), kLine);
-    float* out = out_ + column * width_;
-    int64_t d = 0;
-    for (; d + 32 <= width_; d += 32) {
-      AddChunks<kTiles, 2>(out + d, values + 4 * d, &ahead);
-    }
-    if (d < width_) AddChunks<kTiles, 1>(out + d, values + 4 * d, &ahead);
-  }
-
-  // To weights, running sums and the scale of earlier outputs.
+  // To weights, running sums and, where they are now relative to another score, the scale of earlier outputs.
   void WeighColumn(int64_t column, const float* scores, Range range) {
-    alignas(64) float factors[16];
-    if (!Weigh<FloatType::kBF16>(args_.scale, scores, 1, &range, max_ + column, sums_ + 16 * column, factors,
-                                 weights_ + 16 * column)) {
-      return;
-    }
-    float* out = out_ + column * width_;
-    for (int64_t d = 0; d < width_; d += 16) Store(out + d, Mul(Load(out + d), Set(factors[0])));
+    const Scaled scaled = ScaleScores(args_.scale, scores, &range);
+    float* sums = sums_ + 16 * column;
+    const float rise = Raise(scaled, reference_[column]);
+    if (rise != 0.0F) ScaleColumn(column, Exp(Set(rise)));
+    const Lanes reference = Set(reference_[column]);
+    Store(sums, StoreWeights<FloatType::kBF16>(weights_ + 16 * column, Exp(Sub(scaled.low, reference)),
+                                               Exp(Sub(scaled.high, reference)), Load(sums)));
+  }
+  void ScaleColumn(int64_t column, Lanes factor) {
+    products_.FinishOutputs();
+    float *sums = sums_ + 16 * column, *out = products_.out(column);
+    Store(sums, Mul(Load(sums), factor));
+    for (int64_t d = 0; d < width_; d += 16) Store(out + d, Mul(Load(out + d), factor));
   }
 
   // Whether 0 times any value of the block is 0.
@@ -251,59 +93,82 @@ class TileAttention {
     }
   }
 
-  // gathered_ to the outputs of columns begin .. end - 1, and to no others.
+  // gathered_, weighted, to the outputs of columns begin .. end - 1, and to no others.
   void AddGathered(int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; c += kTileRows) {
-      SetRows(end - c < kTileRows ? end - c : kTileRows);
-      AddValues<1>(c, gathered_, nullptr);
-      StoreAllOutputs();
+      products_.SetRows(end - c < kTileRows ? end - c : kTileRows);
+      products_.Add(c, weights_, gathered_);
     }
   }
 
-  // One block of all rows whose positions in it, if any, are in place.
-  void AddBlock(int32_t block, const uint8_t* keys_ahead, const uint8_t* values_ahead) {
-    const uint8_t* keys = KeysOf(args_, block);
-    const uint8_t* values = ValuesOf(args_, block);
-    SetRows(tile_rows_);
-    CopyLastKeys(keys);
-    for (int64_t t = 0; t < num_tiles_; t += 2) {
-      const int64_t column = t * tile_rows_;
-      float* scores = scores_ + column * kBlockPositions;
-      const uint8_t* ahead = PartOf(keys_ahead, t);
-      t + 1 < num_tiles_ ? Score<2>(column, keys, ahead, scores) : Score<1>(column, keys, ahead, scores);
+  void AddBlocksInPlace() {
+    FindBlocksInPlace();
+    if (first_block_ >= end_block_) return;
+    BeginScores(first_block_);
+    products_.Finish();
+    for (int32_t block = first_block_; block < end_block_; ++block) {
+      if (block + 1 < end_block_) BeginScores(block + 1);
+      weights_ = weight_lines_[block % 2];
+      const bool whole = WeighBlock(block);
+      const uint8_t* values = ValuesOf(args_, block);
+      if (whole || AllFinite(values)) {
+        products_.BeginOutputs(weights_, values, ValuesAhead(block + 1));
+      } else {
+        AddValuesByRows(block);
+      }
     }
+    products_.Finish();
+  }
+
+  void FindBlocksInPlace() {
+    int32_t first = 0x7fffffff, end = 0;
+    for (int64_t r = 0; r < args_.num_rows; ++r) {
+      const AttentionRow& row = args_.rows[r];
+      if (row.first < first) first = row.first;
+      if (row.in_place_end > end) end = row.in_place_end;
+    }
+    first_block_ = first / kBlockPositions;
+    end_block_ = (end + kBlockPositions - 1) / kBlockPositions;
+  }
+
+  void BeginScores(int32_t block) {
+    products_.BeginScores(KeysOf(args_, block), KeysAhead(block + 1), score_lines_[block % 2]);
+  }
+
+  // Of a block in place, or of the next head's behind the last.
+  const uint8_t* KeysAhead(int32_t block) const {
+    return KeysOf(args_, BlockAhead(block)) + (block < end_block_ ? 0 : args_.next_head_bytes);
+  }
+  const uint8_t* ValuesAhead(int32_t block) const {
+    return ValuesOf(args_, BlockAhead(block)) + (block < end_block_ ? 0 : args_.next_head_bytes);
+  }
+  int32_t BlockAhead(int32_t block) const {
+    if (block >= end_block_) block += first_block_ - end_block_;
+    return block < end_block_ ? block : first_block_;
+  }
+
+  // Makes the weights of a block in place, while products go on. Returns whether all rows attend to all of it.
+  bool WeighBlock(int32_t block) {
+    const uint8_t *keys_ahead = KeysAhead(block + 2), *values_ahead = ValuesAhead(block);
+    const float* scores = score_lines_[block % 2];
+    const int64_t steps = products_.StepsLeft();
+    int64_t due = 0;
     bool whole = true;
     for (int64_t r = 0; r < args_.num_rows; ++r) {
       const Range range = InPlace(block, args_.rows[r]);
       whole = whole && range.whole();
       for (int64_t c = r * args_.group; c < (r + 1) * args_.group; ++c) {
-        PrefetchShare(c, keys_ahead, values_ahead);
+        products_.FetchShare(c, keys_ahead, values_ahead);
         if (!range.empty()) {
-          WeighColumn(c, scores_ + c * kBlockPositions, range);
+          WeighColumn(c, scores + c * kBlockPositions, range);
         } else {
           __builtin_memset(weights_ + 16 * c, 0, kLine);
         }
+        for (due += steps; due >= columns_.columns; due -= columns_.columns) products_.Step();
       }
     }
-    if (!whole && !AllFinite(values)) return AddValuesByRows(block);
-    for (int64_t t = 0; t < num_tiles_; t += 2) {
-      const uint8_t* ahead = PartOf(values_ahead, t);
-      t + 1 < num_tiles_ ? AddValues<2>(t * tile_rows_, values, ahead) : AddValues<1>(t * tile_rows_, values, ahead);
-    }
-    StoreAllOutputs();
-  }
-
-  // A column's part of the next block, while its weights are made.
-  void PrefetchShare(int64_t column, const uint8_t* keys, const uint8_t* values) const {
-    const int64_t begin = num_tiles_ / 2 * per_pair_ + column * share_;
-    for (int64_t at = begin; at < begin + share_; at += kLine) {
-      __builtin_prefetch(keys + at, 0, 2);
-      __builtin_prefetch(values + at, 0, 2);
-    }
-  }
-  int64_t ShareOfColumn() const {
-    const int64_t left = args_.kv.head_dim * kLine - num_tiles_ / 2 * per_pair_;
-    return columns_ < 2 * kTileRows || left <= 0 ? 0 : (left / kLine + columns_ - 1) / columns_ * kLine;
+    products_.Finish();
+    return whole;
   }
 
   // Of a block with NaN or infinity, maybe where some row does not look.
@@ -318,23 +183,7 @@ class TileAttention {
       Gather(slots);
       AddGathered(r * args_.group, (r + 1) * args_.group);
     }
-  }
-
-  void AddBlocksInPlace() {
-    int32_t first = 0x7fffffff, end = 0;
-    for (int64_t r = 0; r < args_.num_rows; ++r) {
-      const AttentionRow& row = args_.rows[r];
-      if (row.first < first) first = row.first;
-      if (row.in_place_end > end) end = row.in_place_end;
-    }
-    const int32_t first_block = first / kBlockPositions, end_block = (end + kBlockPositions - 1) / kBlockPositions;
-    for (int32_t block = first_block; block < end_block; ++block) {
-      // The next block, and behind the last one the first of the next head.
-      const bool last = block + 1 == end_block;
-      const int32_t next = last ? first_block : block + 1;
-      const int64_t skip = last ? args_.next_head_bytes : 0;
-      AddBlock(block, KeysOf(args_, next) + skip, ValuesOf(args_, next) + skip);
-    }
+    products_.SetRows(columns_.rows);
   }
 
   // Blocks in which rows have positions in other slots: each takes its scores in the order of its positions, and its
@@ -357,16 +206,15 @@ class TileAttention {
 
   // Columns begin .. end - 1 of a tile, which are of the group.
   void AddTailGroup(const TailGroup& group, int64_t tile_column, int64_t begin, int64_t end) {
-    __builtin_memset(weights_ + 16 * tile_column, 0, static_cast<uint64_t>(tile_rows_ * kLine));
+    __builtin_memset(weights_ + 16 * tile_column, 0, static_cast<uint64_t>(columns_.rows * kLine));
     for (int64_t c = begin; c < end; ++c) {
       const AttentionRow& row = args_.rows[c / args_.group];
       if (row.HasTailIn(group.block)) WeighTail(row, group.block, tile_column, c);
     }
     Gather(group.slots);
     if (!AllFinite(gathered_)) return AddTailGroupByRows(group, begin, end);
-    SetRows(tile_rows_);
-    AddValues<1>(tile_column, gathered_, nullptr);
-    StoreAllOutputs();
+    products_.SetRows(columns_.rows);
+    products_.Add(tile_column, weights_, gathered_);
   }
 
   // Of values with NaN or infinity, which rows of the group that do not see them must not multiply, not even by 0.
@@ -390,8 +238,8 @@ class TileAttention {
   }
 
   void AddTails() {
-    for (int64_t begin = 0; begin < columns_; begin += tile_rows_) {
-      const int64_t end = begin + tile_rows_ < columns_ ? begin + tile_rows_ : columns_;
+    for (int64_t begin = 0; begin < columns_.columns; begin += columns_.rows) {
+      const int64_t end = begin + columns_.rows < columns_.columns ? begin + columns_.rows : columns_.columns;
       bool scored = false;
       for (int64_t g = 0; g < args_.num_tail_groups; ++g) {
         const TailGroup& group = args_.tail_groups[g];
@@ -408,20 +256,18 @@ class TileAttention {
 
   // tail_scores_ [tail block][16][32] of the tile of columns from `column` on.
   void ScoreTails(int64_t column) {
-    SetRows(tile_rows_);
+    products_.SetRows(columns_.rows);
     for (int32_t b = 0; b < args_.num_tail_blocks; ++b) {
-      const uint8_t* keys = KeysOf(args_, args_.tail_blocks[b]);
-      CopyLastKeys(keys);
-      Score<1>(column, keys, nullptr, tail_scores_ + b * kTileRows * kBlockPositions);
+      products_.Score(column, KeysOf(args_, args_.tail_blocks[b]), tail_scores_ + b * kTileRows * kBlockPositions);
     }
   }
 
   // Adding 0 makes a zero positive: blocks in which only other rows have positions added 0 as well.
-  void Finish() const {
+  void Finish() {
     const int64_t head_dim = args_.kv.head_dim;
-    for (int64_t c = 0; c < columns_; ++c) {
+    for (int64_t c = 0; c < columns_.columns; ++c) {
       const Lanes inverse = Set(1.0F / TreeSum(Load(sums_ + 16 * c)));
-      const float* from = out_ + c * width_;
+      const float* from = products_.out(c);
       float* to = args_.out + c / args_.group * args_.out_stride + c % args_.group * head_dim;
       for (int64_t d = 0; d < head_dim; d += 16) {
         const Lanes out = Add(Mul(Load(from + d), inverse), Set(0.0F));
@@ -433,25 +279,17 @@ class TileAttention {
   static constexpr int32_t kUnknown = -2;
 
   const AttentionArgs& args_;
-  const int64_t columns_;
-  const int64_t num_tiles_, tile_rows_;  // of columns; all tiles have the same number
-  const int64_t padded_;                 // columns of all tiles
-  const int64_t width_, steps_;
-  // Lines of the next block that are fetched with each product, bytes of its keys, and of its values, with the products
-  // of two tiles and with each column's weights. Many prefetches in a row hold up the tile loads behind them. Few
-  // columns have no time for a block: all lines go with the products.
-  const int64_t per_product_, per_pair_, share_;
-  uint8_t* q_;         // [step][column][32], bf16
-  float* out_;         // [column][Dv]
+  AttentionProducts<Tiles> products_;
+  const ColumnTiles& columns_;
+  const int64_t width_;
   uint8_t* gathered_;  // [16][Dv][2], bf16
-  uint8_t* last_keys_;
   float* tail_scores_;
-  int32_t slots_[kBlockPositions];  // of gathered_; -1 = zeros
-  int64_t configured_rows_ = 0;
-  float* out_here_[4] = {};  // outputs in registers 2 .. 5
-  float max_[kAttentionColumns];
+  int32_t slots_[kBlockPositions];           // of gathered_; -1 = zeros
+  int32_t first_block_ = 0, end_block_ = 0;  // in place
+  float reference_[kAttentionColumns];       // exponentials are relative to this score
   alignas(64) float sums_[kAttentionColumns * 16];
-  alignas(64) float scores_[kAttentionColumns * kBlockPositions];
-  alignas(64) uint32_t weights_[kAttentionColumns * 16];
-  Tiles tiles_;
+  // Of even and of odd blocks: one is weighed while the other's products go on.
+  alignas(64) float score_lines_[2][kAttentionColumns * kBlockPositions];
+  alignas(64) uint32_t weight_lines_[2][kAttentionColumns * 16];  // [column][16 pairs]
+  uint32_t* weights_ = weight_lines_[0];                          // of the block, or group, that is weighed
 };
