@@ -22,6 +22,6 @@ namespace {
 }  // namespace
 
 void AttentionAvx2(const AttentionArgs& args) { AttentionKernel(args); }
-void StoreKvAvx2(const StoreKvArgs& args) { StoreKvKernel(args); }
+void StoreKvAvx2(const StoreKvArgs& args) { StoreKvKernel<RowByRow>(args); }
 
 }  // namespace hydrant::kernels

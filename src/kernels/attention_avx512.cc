@@ -17,11 +17,13 @@ namespace {
 #include "kernels/attention_tiles_inl.h"
 #include "kernels/attention_inl.h"
 #include "kernels/attention_store_inl.h"
+#include "kernels/transpose_avx512.h"
+#include "kernels/attention_store_avx512.h"
 // clang-format on
 
 }  // namespace
 
 void AttentionAvx512(const AttentionArgs& args) { AttentionKernel(args); }
-void StoreKvAvx512(const StoreKvArgs& args) { StoreKvKernel(args); }
+void StoreKvAvx512(const StoreKvArgs& args) { StoreKvKernel<SixteenRows>(args); }
 
 }  // namespace hydrant::kernels

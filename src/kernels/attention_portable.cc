@@ -20,6 +20,6 @@ namespace {
 }  // namespace
 
 void AttentionPortable(const AttentionArgs& args) { AttentionKernel(args); }
-void StoreKvPortable(const StoreKvArgs& args) { StoreKvKernel(args); }
+void StoreKvPortable(const StoreKvArgs& args) { StoreKvKernel<RowByRow>(args); }
 
 }  // namespace hydrant::kernels

@@ -299,5 +299,37 @@ TEST(StoreKvTest, RoundsToNearestEvenIntoTheRowsSlot) {
   }
 }
 
+// Runs of neighbouring slots, which some targets write together, from every place of a block and over its end; slots
+// that are not written keep what they held.
+TEST(StoreKvTest, RowsSideBySideAreWhereOneByOneWouldPutThem) {
+  for (const int64_t head_dim : {8, 16, 40, 64, 128}) {
+    const Shape shape{DType::kBF16, 1, 1, head_dim};
+    for (int32_t first = 0; first < 34; first += 1 + first % 3) {
+      for (const int32_t count : {1, 2, 3, 16, 17, 37}) {
+        const Matrix k = RandomMatrix(count, head_dim, 11), v = RandomMatrix(count, head_dim, 12);
+        TestCache expected(shape, 80, 13);
+        const auto row_at = [&](const TestCache& cache, int32_t r) {
+          const int32_t slot = first + r + (r > 20 ? 1 : 0);  // a gap
+          return RowKv{cache.blocks.data(), nullptr, slot, slot + 1, slot};
+        };
+        for (int32_t r = 0; r < count; ++r) {
+          base::ThreadPool one(1, false);
+          Queue portable{&one, &PortableKernels()};
+          const RowKv row = row_at(expected, r);
+          StoreKv(portable, {k.row(r), 1, head_dim, k.stride()}, {v.row(r), 1, head_dim, v.stride()}, {&row, 1},
+                  expected.kv);
+        }
+        ForEveryQueue([&](Queue& queue, const std::string& name) {
+          TestCache cache(shape, 80, 13);
+          std::vector<RowKv> rows;
+          for (int32_t r = 0; r < count; ++r) rows.push_back(row_at(cache, r));
+          StoreKv(queue, k, v, rows, cache.kv);
+          ASSERT_EQ(cache.bytes, expected.bytes) << name << " Dh " << head_dim << " first " << first << " of " << count;
+        });
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hydrant::kernels
