@@ -116,6 +116,7 @@ std::unique_ptr<engine::LoadedModel> LoadEmbedded(const Formats& formats, const 
   EXPECT_EQ(loaded->info.weights, formats.base);
   EXPECT_EQ(loaded->info.head_weights, formats.heads);
   EXPECT_EQ(loaded->kv_type, kv_type);
+  EXPECT_EQ(loaded->options.prefill_chunk, engine::BestPrefillChunk(*loaded->queue.table, loaded->weights));
   return loaded;
 }
 

@@ -22,7 +22,7 @@ struct EngineOptions {
   int32_t threads = 0;              // 0 = as many as this process may use
   std::string cpu_target = "auto";  // auto | portable | avx2 | avx512 | amx | amx-twin
   std::string kv_type = "auto";     // auto | f32 | bf16 | f16; auto: bf16 under packed weights, else f32
-  int32_t prefill_chunk = 256;      // rows of one prompt forward
+  int32_t prefill_chunk = 0;        // rows of one prompt forward; 0 = what is fastest with these weights
   bool load_tokenizer = true;       // false: ids in, ids out
   // auto | stored | f32 | bf16 | w8a8 | w4a8 | w8a16 | w4a16 (docs/algorithms/low_bit_weights.md); auto: what the
   // folder holds. Floats become another format as they are loaded.
@@ -47,6 +47,7 @@ struct EngineInfo {
   std::string cpu_target;    // the active one
   std::string kv_type;       // f32 | bf16 | f16
   int32_t threads = 0;
+  int32_t prefill_chunk = 0;
   int32_t vocab_size = 0;
   int32_t max_positions = 0;         // max_position_embeddings
   std::string weights;               // of the base's layers: a float type or a packed format

@@ -41,7 +41,7 @@ struct Options {
   std::string shape = "7b";
   std::string weights = "w4a8";
   std::string kv_type = "auto";
-  eval::StepOptions step{.rows = {1, 4, 8, 16, 32, 64, 128}};
+  eval::StepOptions step{.rows = {1, 4, 8, 16, 32, 64, 128}, .prefill_chunk = 0};  // 0: as an engine would
   bool no_check = false;
 };
 
@@ -83,7 +83,8 @@ void AddWorkFlags(FlagSet& flags, Options& options) {
       [&options](const std::string& value) { options.kv_type = ParseChoice("--kv-type", value, KvTypeNames()); },
       "Keys and values are kept as f32, bf16 or f16; auto: bf16 beside packed weights, else f32 (default auto)");
   integer("--prefill", &options.step.prefill, 1, 1 << 17, "Also a prompt of N tokens");
-  integer("--prefill-chunk", &options.step.prefill_chunk, 1, kMostRows, "Prompt rows of one pass (default 256)");
+  integer("--prefill-chunk", &options.step.prefill_chunk, 1, kMostRows,
+          "Prompt rows of one pass (default: as `run` takes)");
   flags.Switch("--no-check", &options.no_check, "Leave out the comparison with the portable kernels");
 }
 
@@ -185,6 +186,7 @@ int BenchStep(const std::vector<std::string>& args) {
   }
   options.step.weights = &weights;
   options.step.kv_type = engine::KvTypeNamed(options.kv_type, weights);
+  if (options.step.prefill_chunk == 0) options.step.prefill_chunk = engine::BestPrefillChunk(*queue.table, weights);
   options.step.on_progress = [&progress](double share, const std::string& note) {
     progress.Update(share, note);
     return !Interrupted();

@@ -70,7 +70,7 @@ void AddEngine(const RunOptions& options, const EngineInfo& info, Json& json) {
                        {"bytes_after", info.packed_bytes_after}};
   }
   json["kv_type"] = info.kv_type;
-  json["prefill_chunk"] = options.engine.prefill_chunk;
+  json["prefill_chunk"] = info.prefill_chunk;
   json["vocab_size"] = info.vocab_size;
   json["max_positions"] = info.max_positions;
   json["eos_token_ids"] = info.eos_token_ids;

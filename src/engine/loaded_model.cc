@@ -36,9 +36,9 @@ void CheckOptions(const EngineOptions& options) {
   if (options.threads < 0 || options.threads > 1024) {
     throw UserError("--threads is " + std::to_string(options.threads) + ", expected 0 (all) to 1024");
   }
-  if (options.prefill_chunk < 1 || options.prefill_chunk > kMaxRows) {
+  if (options.prefill_chunk < 0 || options.prefill_chunk > kMaxRows) {
     throw UserError("the prefill chunk is " + std::to_string(options.prefill_chunk) + ", expected 1 to " +
-                    std::to_string(kMaxRows));
+                    std::to_string(kMaxRows) + ", or 0 (the fastest)");
   }
   const bool cuts_vocab = !options.draft_vocab.empty() || !options.draft_vocab_text.empty();
   if (options.draft.empty() && cuts_vocab) {
@@ -125,6 +125,7 @@ void FillInfo(LoadedModel& loaded) {
   info.num_heads = loaded.drafter ? loaded.drafter->max_depth() : 0;
   info.cpu_target = loaded.queue.table->name;
   info.threads = loaded.pool->num_threads();
+  info.prefill_chunk = loaded.options.prefill_chunk;
   info.vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size);
   info.kv_type = NameOf(loaded.kv_type);
   info.max_positions = static_cast<int32_t>(loaded.weights.config.max_positions);
@@ -161,6 +162,10 @@ DType KvTypeNamed(const std::string& name, const model::ModelWeights& weights) {
                   nearest.empty() ? "" : "did you mean " + nearest + "?");
 }
 
+int32_t BestPrefillChunk(const kernels::KernelTable& table, const model::ModelWeights& weights) {
+  return static_cast<int32_t>(kernels::PromptRows(table, weights.layers.front().q.view().kind));
+}
+
 std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   CheckOptions(options);
   auto loaded = std::make_unique<LoadedModel>();
@@ -172,6 +177,8 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   loaded->queue.table = &kernels::KernelsForModel(options.cpu_target, loaded->weights.config.hidden_size);
   PackBase(*loaded);
   loaded->kv_type = KvTypeNamed(options.kv_type, loaded->weights);
+  if (options.prefill_chunk == 0)
+    loaded->options.prefill_chunk = BestPrefillChunk(*loaded->queue.table, loaded->weights);
   loaded->tree.name = loaded->info.tree_name = "none";
   loaded->info.tree_json = "[]";
   model::WeightArranger arranger(loaded->queue.table, loaded->pool.get());

@@ -43,6 +43,9 @@ void UseTree(LoadedModel& loaded, const std::string& tree);
 // Throws UserError for an unknown name.
 DType KvTypeNamed(const std::string& name, const model::ModelWeights& weights);
 
+// EngineOptions::prefill_chunk of 0.
+int32_t BestPrefillChunk(const kernels::KernelTable& table, const model::ModelWeights& weights);
+
 // Throws UserError when the prompt is empty, has ids outside the vocabulary, or is longer than the context.
 void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_ids);
 

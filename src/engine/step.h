@@ -20,7 +20,7 @@ struct StepContext {
   draft::Drafter* drafter = nullptr;  // null: plain decoding
   kv::BlockPool* pool = nullptr;
   const tree::Topology* topology = nullptr;
-  int32_t prefill_chunk = 256;
+  int32_t prefill_chunk = 256;  // rows
 };
 
 class Stepper {

@@ -24,9 +24,9 @@ struct StepOptions {
   std::vector<int> rows = {};  // each: a tree of so many nodes, the root at position `context`
   int context = 32;            // positions with random keys and values
   DType kv_type = DType::kF32;
-  int prefill = 0;  // > 0: also a prompt of so many tokens, by chunks
-  int prefill_chunk = 256;
-  double seconds = 10;  // at least three rounds
+  int prefill = 0;          // > 0: also a prompt of so many tokens, by chunks
+  int prefill_chunk = 256;  // rows
+  double seconds = 10;      // at least three rounds
   bool check = true;
   std::function<bool(double share, const std::string& note)> on_progress = {};  // false: stop
 };

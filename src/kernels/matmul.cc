@@ -364,6 +364,10 @@ void MatmulInput::ForPanels(Queue& queue, int64_t panels, int64_t weights, const
                  [&](int64_t begin, int64_t end) { fn(begin * unit, std::min(end * unit, panels)); });
 }
 
+int64_t PromptRows(const KernelTable& table, InputKind kind) {
+  return kind == InputKind::kF32 || !table.quad_codes ? 256 : kMaxCodeRows;
+}
+
 // The panels of all jobs in one row, of which each thread begins with a contiguous part: one stream per weight. (7B,
 // w4a8, AMD Zen 4, 2 cores that other guests disturb: 8 rows in .93, 16 in .97 of the time that fixed parts take.)
 void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs) {

@@ -36,6 +36,12 @@ struct Weight {
   Weight Columns(int64_t begin, int64_t count) const;                     // input slice of a float weight
 };
 
+// Rows of a prompt that go fastest through one forward pass, with weights of this kind. More rows read weights less
+// often, fewer stay in the caches between operations. Where tiles multiply, their codes must: each two panels read
+// those of all rows. (Intel with AMX, two cores, prompt of 512 in parts of 128 and 256: 7B w4a8 1,440 and 1,635 ms; on
+// avx512 7,420 and 6,960, embedded model 33.5 and 32.2.)
+int64_t PromptRows(const KernelTable& table, InputKind kind);
+
 enum class MatmulMode : uint8_t { kStore, kAdd };  // out = x W^T + bias | out += x W^T + bias
 
 // One product of a call: out[r] = x[r] W^T (+ bias). bias empty or [O], out [R, O].

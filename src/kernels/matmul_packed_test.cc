@@ -251,6 +251,13 @@ void CheckQuantize(const std::vector<float>& row, const std::string& what) {
 
 constexpr int64_t kLengths[] = {1, 3, 15, 16, 17, 63, 64, 65, 100, 127, 128, 129, 172, 256, 1000, 4096};
 
+TEST(PackedMatmulTest, APromptGoesByTheRowsThatTilesTakeTogether) {
+  const KernelTable& tiles = KernelsFor("amx-twin");
+  EXPECT_EQ(PromptRows(tiles, InputKind::kInt8), kMaxCodeRows);
+  EXPECT_EQ(PromptRows(tiles, InputKind::kF32), 256);
+  EXPECT_EQ(PromptRows(PortableKernels(), InputKind::kInt8), 256);
+}
+
 TEST(QuantizeRowTest, EveryTargetFindsTheSameCodes) {
   for (const int64_t inputs : kLengths) {
     CheckQuantize(RandomFloats(inputs, static_cast<uint32_t>(inputs)), "random");
