@@ -35,6 +35,12 @@ int64_t ChunkRows(const KernelTable& table, InputKind kind) {
 // 240 -> 232 289 224 ms; 16 rows 142 143 139 -> 141 139 138; eight panels as four.)
 constexpr int64_t kTilePanels = 4;
 
+// Quads of one row are four bytes here and there of lines that sixteen rows share: threads that wrote them row by row
+// would take each line from one another (7B, 16 rows, two cores with AMX: 4.5 % of a pass). So rows become lines first.
+// Where there are blocks enough for all threads, each thread makes whole ones; else all threads turn lines into quads
+// after all rows.
+bool DividesWell(int64_t blocks, int threads) { return blocks % threads == 0 || blocks >= 4 * threads; }
+
 // PackedMatmulArgs::next for a call on `weight` after which `then` is read from `panel` on.
 const uint8_t* NextPanels(const Weight& weight, const Weight& then, int64_t panel) {
   const PackedMatrix& matrix = then.packed;
@@ -188,21 +194,17 @@ void MatmulInput::PlanCodes() {
   sums128_.resize(static_cast<size_t>(code_rows));
 }
 
-// Quads of one row are four bytes here and there of lines that sixteen rows share: threads that wrote them row by row
-// would take each line from one another (7B, 16 rows, two cores with AMX: 4.5 % of a pass). So rows become lines first,
-// and then each thread makes its part of the quads.
-void MatmulInput::PackQuads(Queue& queue) {
+// The quads of block `block`'s rows, which are lines already: 64 inputs each.
+void MatmulInput::PackQuads(int64_t block, int64_t group_begin, int64_t group_end) {
   const int64_t padded = PaddedInputs(inputs_), groups = padded / kLineBytes;
   auto* memory = reinterpret_cast<int8_t*>(memory_.get());
-  ForItems(queue, static_cast<int64_t>(blocks_.size()) * groups, 4 * kLineBytes, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t b = i / groups, group = i % groups;
-      const RowBlock& block = blocks_[static_cast<size_t>(b)];
-      // Chunks are whole numbers of blocks but for the last, so block b begins with code row 16 b.
-      const int8_t* lines = memory + lines_offset_ + b * kQuadRows * padded + group * kLineBytes;
-      table_->pack_quads(lines, padded, block.rows, memory + (b * groups + group) * kQuadRows * kLineBytes);
-    }
-  });
+  // Chunks are whole numbers of blocks but for the last, so block b begins with code row 16 b.
+  const int8_t* lines = memory + lines_offset_ + block * kQuadRows * padded;
+  int8_t* quads = memory + block * groups * kQuadRows * kLineBytes;
+  for (int64_t g = group_begin; g < group_end; ++g) {
+    table_->pack_quads(lines + g * kLineBytes, padded, blocks_[static_cast<size_t>(block)].rows,
+                       quads + g * kQuadRows * kLineBytes);
+  }
 }
 
 void MatmulInput::Quantize(int64_t row, const float* x) {
@@ -240,19 +242,43 @@ void MatmulInput::PackFloats(Queue& queue, ConstRows x) {
 }
 
 template <typename MakeRow>
+void MatmulInput::LoadCodes(Queue& queue, int64_t operations_per_row, const MakeRow& make_row) {
+  const int64_t row_operations = operations_per_row + 4 * inputs_;
+  const auto load = [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) Quantize(r, make_row(r));
+  };
+  if (lines_offset_ < 0) return ForItems(queue, rows_, row_operations, load);
+  const auto blocks = static_cast<int64_t>(blocks_.size());
+  const int64_t groups = PaddedInputs(inputs_) / kLineBytes;
+  const int64_t block_rows = kind_ == InputKind::kInt16 ? kQuadRows / 2 : kQuadRows;
+  if (DividesWell(blocks, queue.pool->num_threads())) {
+    ForItems(queue, blocks, block_rows * row_operations, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) {
+        load(b * block_rows, std::min((b + 1) * block_rows, rows_));
+        PackQuads(b, 0, groups);
+      }
+    });
+    return;
+  }
+  ForItems(queue, rows_, row_operations, load);
+  ForItems(queue, blocks * groups, 4 * kLineBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) PackQuads(i / groups, i % groups, i % groups + 1);
+  });
+}
+
+template <typename MakeRow>
 void MatmulInput::LoadMade(Queue& queue, ConstRows made, int64_t operations_per_row, const MakeRow& make_row) {
   HYDRANT_CHECK(made.rows == rows_ && made.cols == inputs_ && queue.table == table_);
-  ForItems(queue, rows_, operations_per_row + 4 * inputs_, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
+  if (kind_ != InputKind::kF32) {
+    return LoadCodes(queue, operations_per_row, [&](int64_t r) {
       make_row(r);
-      if (kind_ != InputKind::kF32) Quantize(r, made.row(r));
-    }
-  });
-  if (kind_ == InputKind::kF32) {
-    PackFloats(queue, made);
-  } else if (lines_offset_ >= 0) {
-    PackQuads(queue);
+      return made.row(r);
+    });
   }
+  ForItems(queue, rows_, operations_per_row, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) make_row(r);
+  });
+  PackFloats(queue, made);
 }
 
 void MatmulInput::Load(Queue& queue, ConstRows x) {
@@ -266,8 +292,17 @@ void MatmulInput::Load(Queue& queue, ConstRows x) {
 
 void MatmulInput::LoadNormed(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows normed) {
   HYDRANT_CHECK(x.cols == static_cast<int64_t>(weight.size()) && x.rows == rows_);
-  LoadMade(queue, normed, 2 * inputs_,
-           [&](int64_t r) { queue.table->rms_norm(x.row(r), weight.data(), eps, x.cols, normed.row(r)); });
+  const auto norm = [&](int64_t r, float* to) { queue.table->rms_norm(x.row(r), weight.data(), eps, x.cols, to); };
+  if (normed.rows > 0 || x.rows == 0) {
+    return LoadMade(queue, normed, 2 * inputs_, [&](int64_t r) { norm(r, normed.row(r)); });
+  }
+  HYDRANT_CHECK(kind_ != InputKind::kF32 && x.cols == inputs_ && queue.table == table_);
+  LoadCodes(queue, 2 * inputs_, [&](int64_t r) {
+    static thread_local Matrix row;  // kept for the next call
+    row.Resize(1, inputs_);
+    norm(r, row.data());
+    return static_cast<const float*>(row.data());
+  });
 }
 
 void MatmulInput::LoadSiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out) {

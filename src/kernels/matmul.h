@@ -59,7 +59,8 @@ class MatmulInput {
   void Reserve(const KernelTable& table, InputKind kind, int64_t rows, int64_t inputs);
   // Takes the rows of x as they are.
   void Load(Queue& queue, ConstRows x);
-  // x -> RmsNorm(x) -> ready; `normed` [R, I] receives the normed rows too.
+  // x -> RmsNorm(x) -> ready; `normed` [R, I] receives the normed rows too. Without rows it is not written: for codes
+  // only.
   void LoadNormed(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows normed);
   // silu(gate) * up -> ready; `out` [R, I] receives the products too and may be `gate`.
   void LoadSiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out);
@@ -105,7 +106,9 @@ class MatmulInput {
   void PlanCodes();
   void Quantize(int64_t row, const float* x);
   void PackFloats(Queue& queue, ConstRows x);
-  void PackQuads(Queue& queue);
+  void PackQuads(int64_t block, int64_t group_begin, int64_t group_end);
+  template <typename MakeRow>
+  void LoadCodes(Queue& queue, int64_t operations_per_row, const MakeRow& make_row);
   template <typename MakeRow>
   void LoadMade(Queue& queue, ConstRows made, int64_t operations_per_row, const MakeRow& make_row);
   void Check(const MatmulJob& job) const;

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/matmul.h"
+#include "kernels/ops.h"
 #include "kernels/packed_test_util.h"
 #include "kernels/test_util.h"
 
@@ -250,6 +252,40 @@ void CheckQuantize(const std::vector<float>& row, const std::string& what) {
 }
 
 constexpr int64_t kLengths[] = {1, 3, 15, 16, 17, 63, 64, 65, 100, 127, 128, 129, 172, 256, 1000, 4096};
+
+// Whole blocks of rows by one thread, or all rows and then all blocks, and with the normed rows stored or not.
+TEST(PackedMatmulTest, RowsAreLoadedAlikeByAnyNumberOfThreads) {
+  const int64_t inputs = 200, outputs = 40;
+  const TestPackedMatrix lines(PackedType::kW8, outputs, inputs, 8), quads(PackedType::kQuads, outputs, inputs, 8);
+  const Matrix norm = RandomMatrix(1, inputs, 10);
+  const std::span<const float> norm_weight(norm.row(0), static_cast<size_t>(inputs));
+  for (const int64_t rows : {1, 7, 16, 17, 32, 40, 64, 130}) {
+    const Matrix x = RandomMatrix(rows, inputs, 9);
+    for (const bool two_planes : {false, true}) {
+      ForEveryQueue([&](Queue& queue, const std::string& name) {
+        const Weight weight = Weight::Of((queue.table->reads_lines ? lines : quads).matrix(), two_planes);
+        Matrix normed(rows, inputs), expected(rows, outputs);
+        base::ThreadPool one(1, false);
+        Queue alone{&one, queue.table};
+        RmsNorm(alone, x, norm_weight, 1e-5F, normed);
+        for (int64_t r = 0; r < rows; ++r) {
+          Matmul(alone, {normed.row(r), 1, inputs, normed.stride()}, weight, {},
+                 {expected.row(r), 1, outputs, expected.stride()});
+        }
+        MatmulInput input;
+        input.Reserve(*queue.table, weight.kind, rows, inputs);
+        for (const int64_t kept : {rows, int64_t{0}}) {
+          Matrix kept_rows(kept, inputs), out(rows, outputs);
+          input.LoadNormed(queue, x, norm_weight, 1e-5F, kept_rows);
+          const MatmulJob job{&weight, {}, out};
+          Matmul(queue, input, std::span(&job, 1));
+          ExpectSameBits(out, expected, name + " rows " + std::to_string(rows) + " kept " + std::to_string(kept));
+          if (kept > 0) ExpectSameBits(kept_rows, normed, name);
+        }
+      });
+    }
+  }
+}
 
 TEST(PackedMatmulTest, APromptGoesByTheRowsThatTilesTakeTogether) {
   const KernelTable& tiles = KernelsFor("amx-twin");

@@ -43,7 +43,7 @@ void LayerRunner::Reserve(std::span<const kernels::RowKv> kv_rows) {
   for (Matrix* narrow : {&k_, &v_}) narrow->Resize(rows, kv_width);
   inner_.Resize(rows, config_.intermediate_size);
   up_.Resize(2 * rows * config_.intermediate_size <= kCachedInner ? rows : 0, config_.intermediate_size);
-  normed_.Resize(rows, config_.hidden_size);
+  normed_.Resize(hidden_input_.UsesFloats() ? rows : 0, config_.hidden_size);
   hidden_input_.Reserve(*table_, rows, config_.hidden_size);
   context_input_.Reserve(*table_, rows, q_width);
   inner_input_.Reserve(*table_, rows, config_.intermediate_size);

@@ -22,6 +22,7 @@ class InputByKind {
  public:
   void Uses(const Linear& linear);
   void Reserve(const kernels::KernelTable& table, int64_t rows, int64_t inputs);
+  bool UsesFloats() const { return used_[static_cast<size_t>(kernels::InputKind::kF32)]; }
   kernels::MatmulInput& For(const kernels::Weight& weight) { return inputs_[static_cast<size_t>(weight.kind)]; }
 
  private:
@@ -53,7 +54,7 @@ class LayerRunner {
   kernels::AttentionPlan plan_;
   RowRotation rotation_;
   InputByKind hidden_input_, context_input_, inner_input_;  // [R, D], [R, H * Dh], [R, F]
-  Matrix normed_;                                           // [R, D]
+  Matrix normed_;                                           // [R, D] where weights are floats
   Matrix q_, k_, v_, context_;                              // [R, H * Dh], [R, Hk * Dh] twice, [R, H * Dh]
   Matrix inner_, up_;                                       // [R, F]; up_ has no rows where products go part by part
 };
