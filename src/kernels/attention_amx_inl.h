@@ -34,7 +34,9 @@ class TileAttention {
 
   void Begin() {
     products_.Begin();
-    __builtin_memset(weight_lines_, 0, sizeof(weight_lines_));
+    for (uint32_t* lines : weight_lines_) {
+      __builtin_memset(lines + 16 * columns_.columns, 0, static_cast<uint64_t>(columns_.spare() * kLine));
+    }
     for (int64_t c = 0; c < columns_.columns; ++c) {
       reference_[c] = -__builtin_inff();
       Store(sums_ + 16 * c, Set(0.0F));
@@ -66,10 +68,10 @@ class TileAttention {
       for (int64_t d = 0; d < args_.kv.head_dim; ++d) {
         uint32_t both;
         __builtin_memcpy(&both, values + (pair * width_ + d) * 4, 4);
-        bad |= ((both & 0x7f80U) == 0x7f80U ? 1U : 0U) | ((both & 0x7f800000U) == 0x7f800000U ? 1U : 0U);
+        bad |= (both & 0x7f807f80U) + 0x00800080U;  // carries into the sign where an exponent is all ones
       }
     }
-    return bad == 0;
+    return (bad & 0x80008000U) == 0;
   }
 
   // The values of 32 slots to gathered_. What is there already stays.

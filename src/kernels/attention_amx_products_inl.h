@@ -27,6 +27,8 @@ struct ColumnTiles {
   const int64_t columns;
   const int64_t count, rows;  // tiles, columns of each
   const int64_t padded;       // columns of all tiles
+
+  int64_t spare() const { return padded - columns; }
 };
 
 // Registers: 0, 1 first operands of two tiles of columns; 2, 3 sums of the first of them, 4, 5 of the second; 6, 7
@@ -52,8 +54,10 @@ class AttentionProducts {
 
   // Queries, outputs of 0.
   void Begin() {
-    __builtin_memset(q_, 0, static_cast<uint64_t>(columns_.padded * steps_ * kLine));
-    __builtin_memset(last_keys_, 0, static_cast<uint64_t>(kStepKeys));
+    if (columns_.spare() > 0 || LastStepDims() > 0) {
+      __builtin_memset(q_, 0, static_cast<uint64_t>(columns_.padded * steps_ * kLine));
+      __builtin_memset(last_keys_, 0, static_cast<uint64_t>(kStepKeys));
+    }
     for (int64_t i = 0; i < columns_.padded * width_; i += 16) Store(out_ + i, Set(0.0F));
     for (int64_t c = 0; c < columns_.columns; ++c) PackQuery(c);
     SetRows(columns_.rows);
@@ -136,17 +140,19 @@ class AttentionProducts {
     }
   }
 
+  // Of a last step that does not fill a tile line; 0: it does.
+  int64_t LastStepDims() const { return args_.kv.head_dim % kLineDims; }
   // The last step's keys where they do not fill a tile: dimensions that are not there are zeros on both sides.
   void CopyLastKeys(const uint8_t* keys) {
-    const int64_t rest = args_.kv.head_dim % kLineDims;
-    if (rest == 0) return;
-    __builtin_memcpy(last_keys_, keys + (steps_ - 1) * kStepKeys, static_cast<uint64_t>(rest / 2 * kKeyLineBytes));
+    const int64_t dims = LastStepDims();
+    if (dims == 0) return;
+    __builtin_memcpy(last_keys_, keys + (steps_ - 1) * kStepKeys, static_cast<uint64_t>(dims / 2 * kKeyLineBytes));
   }
 
   // Step s of the scores of kTiles tiles of columns, from `column` on, against a block that CopyLastKeys has seen.
   template <int kTiles>
   void ScoreStep(int64_t column, int64_t s, const uint8_t* keys, const uint8_t** ahead) {
-    const bool copied = s + 1 == steps_ && args_.kv.head_dim % kLineDims != 0;
+    const bool copied = s + 1 == steps_ && LastStepDims() > 0;
     const uint8_t* from = copied ? last_keys_ : keys + s * kStepKeys;
     const uint8_t* q = q_ + (s * columns_.padded + column) * kLine;
     if (s == 0) ZeroScores<kTiles>();
