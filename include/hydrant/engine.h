@@ -47,7 +47,7 @@ struct EngineInfo {
   std::string cpu_target;    // the active one
   std::string kv_type;       // f32 | bf16 | f16
   int32_t threads = 0;
-  int32_t prefill_chunk = 0;
+  int32_t prefill_chunk = 0;  // in use
   int32_t vocab_size = 0;
   int32_t max_positions = 0;         // max_position_embeddings
   std::string weights;               // of the base's layers: a float type or a packed format

@@ -2,7 +2,7 @@
 // Attention over bf16 keys and values by tile registers: weights, and which blocks take part. Included inside each
 // target's unnamed namespace, after exp_inl.h, attention_weigh_inl.h and attention_amx_products_inl.h.
 //
-// What is no product of tiles (maximum, exponentials, denominator) is the vector code of the other kernels. In blocks
+// What is no product of tiles (reference, exponentials, denominator) is the vector code of the other kernels. In blocks
 // in place it is the longer half of the time, with many rows: so while the weights of a block are made, column by
 // column, tiles multiply the values of the block before and the keys of the one behind.
 
