@@ -35,7 +35,7 @@ class Problem {
     for (int64_t r = 0; r < rows; ++r) {
       uint32_t sum = 0;
       for (int64_t i = 0; i < inputs; ++i) sum += static_cast<uint32_t>(codes_[r * inputs + i]);
-      sums128_.push_back(static_cast<int32_t>(sum * 128U));
+      excess_.push_back(static_cast<int32_t>(sum * 128U));
     }
     row_scales_.assign(static_cast<size_t>(outputs), 0.01F);
     scales_.assign(static_cast<size_t>(rows), 0.02F);
@@ -57,7 +57,7 @@ class Problem {
     args.num_blocks = static_cast<int64_t>(blocks_.size());
     args.code_rows = rows_;
     args.scales = scales_.data();
-    args.sums128 = sums128_.data();
+    args.excess = excess_.data();
     args.out = out_.data();
     args.out_stride = matrix_.outputs;
     return args;
@@ -105,7 +105,7 @@ class Problem {
   Lines<uint8_t> panels_, dictionary_;
   std::vector<Lines<int8_t>> packed_;
   std::vector<kernels::RowBlock> blocks_;
-  std::vector<int32_t> sums128_;
+  std::vector<int32_t> excess_;
   std::vector<float> row_scales_, scales_, out_;
 };
 
@@ -167,7 +167,7 @@ void QuantizeRow(benchmark::State& state, const KernelTable* table, bool quads) 
   float scale = 0;
   int32_t sum = 0;
   args.scale = &scale;
-  args.sum128 = &sum;
+  args.excess = &sum;
   args.codes = expected.get();
   kernels::PortableKernels().quantize_row(args);
   args.codes = codes.get();

@@ -48,14 +48,14 @@ void Expand(benchmark::State& state, ExpandLoop loop) {
 
 void Finish(benchmark::State& state) {
   if (!Require(state, kernels::DetectCpuFeatures().avx512, kNoAvx512)) return;
-  const auto sums = RandomLines<int32_t>(256, 1), sums128 = RandomLines<int32_t>(16, 2);
+  const auto sums = RandomLines<int32_t>(256, 1), excess = RandomLines<int32_t>(16, 2);
   const std::vector<float> row_scales(16, 0.01F), scales(16, 0.02F);
   std::vector<float> out(256), expected(256);
   kernels::PackedMatmulArgs args;
   args.outputs = 16;
   args.row_scales = row_scales.data();
   args.scales = scales.data();
-  args.sums128 = sums128.get();
+  args.excess = excess.get();
   args.out_stride = 16;
   const kernels::RowBlock block{0, state.range(0), nullptr};
   args.out = expected.data();

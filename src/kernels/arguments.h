@@ -63,10 +63,10 @@ struct PackedMatmulArgs {
 
   const RowBlock* blocks = nullptr;
   int64_t num_blocks = 0;
-  int64_t code_rows = 0;             // <= kMaxCodeRows
-  bool two_planes = false;           // rows = code_rows / 2, else code_rows
-  const float* scales = nullptr;     // [rows]
-  const int32_t* sums128 = nullptr;  // [code_rows]: 128 * the sum of a row's codes
+  int64_t code_rows = 0;            // <= kMaxCodeRows
+  bool two_planes = false;          // rows = code_rows / 2, else code_rows
+  const float* scales = nullptr;    // [rows]
+  const int32_t* excess = nullptr;  // [code_rows]: 128 * the sum of a row's codes
 
   const float* bias = nullptr;  // [O] or null
   float* out = nullptr;         // [rows, O]
@@ -86,7 +86,7 @@ struct QuantizeArgs {
   int8_t* low = nullptr;      // the same for the low plane with low_chunk_stride; null: 8 bits
   int64_t chunk_stride = 0, low_chunk_stride = 0, quad_stride = 0;
   float* scale = nullptr;
-  int32_t *sum128 = nullptr, *low_sum128 = nullptr;  // 128 * the sum of the codes
+  int32_t *excess = nullptr, *low_excess = nullptr;  // 128 * the sum of the codes
 };
 
 }  // namespace hydrant::kernels

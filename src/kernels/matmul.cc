@@ -191,7 +191,7 @@ void MatmulInput::PlanCodes() {
     bytes += padded * (table_->quad_codes ? kQuadRows : block.rows);
   }
   scales_.resize(static_cast<size_t>(rows_));
-  sums128_.resize(static_cast<size_t>(code_rows));
+  excess_.resize(static_cast<size_t>(code_rows));
 }
 
 // The quads of block `block`'s rows, which are lines already: 64 inputs each.
@@ -218,11 +218,11 @@ void MatmulInput::Quantize(int64_t row, const float* x) {
   const auto first = static_cast<size_t>(kind_ == InputKind::kInt16 ? 2 * row : row);
   args.codes = memory + places_[first].offset;
   args.chunk_stride = places_[first].chunk_stride;
-  args.sum128 = &sums128_[first];
+  args.excess = &excess_[first];
   if (kind_ == InputKind::kInt16) {
     args.low = memory + places_[first + 1].offset;
     args.low_chunk_stride = places_[first + 1].chunk_stride;
-    args.low_sum128 = &sums128_[first + 1];
+    args.low_excess = &excess_[first + 1];
   }
   table_->quantize_row(args);
 }
@@ -355,7 +355,7 @@ void MatmulInput::Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_
   args.code_rows = chunk.code_rows;
   args.two_planes = kind_ == InputKind::kInt16;
   args.scales = scales_.data() + chunk.first;
-  args.sums128 = sums128_.data() + (args.two_planes ? 2 : 1) * chunk.first;
+  args.excess = excess_.data() + (args.two_planes ? 2 : 1) * chunk.first;
   args.bias = job.bias.empty() ? nullptr : job.bias.data();
   args.out = job.out.row(chunk.first);
   args.out_stride = job.out.stride;

@@ -131,7 +131,7 @@ class MatmulInput {
   std::unique_ptr<uint8_t[], FreeLines> memory_;  // packed floats, or codes
   int64_t capacity_ = 0;                          // of memory_, bytes
   std::vector<float> scales_;                     // [R]
-  std::vector<int32_t> sums128_;                  // [code rows]
+  std::vector<int32_t> excess_;                   // [code rows]
 };
 
 // All weights are of the input's kind. Floats: 8 input slices of ceil(I / 8), each one fused multiply-add chain in

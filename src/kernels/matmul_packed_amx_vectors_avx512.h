@@ -36,13 +36,13 @@ struct Avx512Vectors {
       // Unrolled, so that no row goes through memory: 40 ns instead of 60 (AMD Zen 4); without masks no faster.
 #pragma GCC unroll 16
       for (int64_t r = 0; r < kTileRows; ++r) {
-        const __m512i bias = _mm512_set1_epi32(args.sums128[block.first + r]);
+        const __m512i bias = _mm512_set1_epi32(args.excess[block.first + r]);
         StoreRow(args, block.first + r, output, mask, row_scales, _mm512_cvtepi32_ps(_mm512_sub_epi32(rows[r], bias)));
       }
       return;
     }
     for (int64_t r = 0; r < block.rows; ++r) {
-      rows[r] = _mm512_sub_epi32(rows[r], _mm512_set1_epi32(args.sums128[block.first + r]));
+      rows[r] = _mm512_sub_epi32(rows[r], _mm512_set1_epi32(args.excess[block.first + r]));
     }
     if (args.two_planes) {
       for (int64_t r = 0; r < block.rows; r += 2) {

@@ -42,6 +42,6 @@ struct PlainVectors {
   // Unsigned: the bias of 128 may carry a sum out of 32 bits, and its removal carries it back.
   static int32_t Sum(const PackedMatmulArgs& args, const RowBlock& block, const int32_t* sums, int64_t o, int64_t r) {
     const auto sum = static_cast<uint32_t>(sums[o * kTileRows + r]);
-    return static_cast<int32_t>(sum - static_cast<uint32_t>(args.sums128[block.first + r]));
+    return static_cast<int32_t>(sum - static_cast<uint32_t>(args.excess[block.first + r]));
   }
 };

@@ -76,7 +76,7 @@ void FinishPanels(const PackedMatmulArgs& call, int64_t panel_begin, int64_t pan
       for (int r = 0; r < kRows; ++r) sums[r] = SumOf(args, raw, r);
     } else {
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) sums[r] = _mm512_set1_epi32(-args.sums128[r]);
+      for (int r = 0; r < kRows; ++r) sums[r] = _mm512_set1_epi32(-args.excess[r]);
       AddQuads<kRows, kFetch>(args.steps, panel, block.codes, next, sums);
     }
     const PanelOutputs outputs(args, p);

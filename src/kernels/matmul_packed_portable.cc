@@ -130,8 +130,8 @@ void QuantizeRowPortable(const QuantizeArgs& args) {
     const auto code = inside ? static_cast<int32_t>(std::nearbyint(args.x[i] * factor)) : 0;
     StoreCode(args, i, code, &sum, &low_sum);
   }
-  *args.sum128 = static_cast<int32_t>(sum * 128U);
-  if (args.low != nullptr) *args.low_sum128 = static_cast<int32_t>(low_sum * 128U);
+  *args.excess = static_cast<int32_t>(sum * 128U);
+  if (args.low != nullptr) *args.low_excess = static_cast<int32_t>(low_sum * 128U);
 }
 
 void PackQuadsPortable(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile) {

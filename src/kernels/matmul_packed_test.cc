@@ -193,7 +193,7 @@ TEST(PackedMatmulTest, PlansKeepAllRowsInBlocksThatTheContractAllows) {
 struct Quantized {
   std::vector<int8_t> high, low;
   float scale = -1.0F;
-  int32_t sum128 = -1, low_sum128 = -1;
+  int32_t excess = -1, low_excess = -1;
 };
 
 // The codes at `place`, which are then set back to the filling.
@@ -220,8 +220,8 @@ Quantized Quantize(const KernelTable& table, const std::vector<float>& row, bool
   args.low_chunk_stride = low_stride;
   args.quad_stride = quad_stride;
   args.scale = &result.scale;
-  args.sum128 = &result.sum128;
-  args.low_sum128 = &result.low_sum128;
+  args.excess = &result.excess;
+  args.low_excess = &result.low_excess;
   table.quantize_row(args);
   for (int64_t i = 0; i < padded; ++i) {
     const int64_t place = i % 64 / 4 * quad_stride + i % 4;
@@ -244,8 +244,8 @@ void CheckQuantize(const std::vector<float>& row, const std::string& what) {
         EXPECT_EQ(found.high, expected.high) << where;
         EXPECT_EQ(found.low, expected.low) << where;
         EXPECT_TRUE(SameBits(found.scale, expected.scale)) << where << ": " << found.scale << ", " << expected.scale;
-        EXPECT_EQ(found.sum128, expected.sum128) << where;
-        EXPECT_EQ(found.low_sum128, expected.low_sum128) << where;
+        EXPECT_EQ(found.excess, expected.excess) << where;
+        EXPECT_EQ(found.low_excess, expected.low_excess) << where;
       }
     }
   }

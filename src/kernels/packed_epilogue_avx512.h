@@ -40,10 +40,9 @@ class PanelOutputs {
   __m512 row_scales_, bias_;
 };
 
-// sums: [code_rows][16], each too large by sums128[r], because weights went in with their bias of 128.
+// sums: [code_rows][16], each too large by excess[r], because weights went in with their bias of 128.
 inline __m512i SumOf(const PackedMatmulArgs& args, const int32_t* sums, int64_t code_row) {
-  return _mm512_sub_epi32(_mm512_load_si512(sums + code_row * kPanelOutputs),
-                          _mm512_set1_epi32(args.sums128[code_row]));
+  return _mm512_sub_epi32(_mm512_load_si512(sums + code_row * kPanelOutputs), _mm512_set1_epi32(args.excess[code_row]));
 }
 
 constexpr int64_t kFinishAhead = 12;  // rows whose outputs come to L1 while others are finished

@@ -127,7 +127,7 @@ class TestCodes {
         codes_[static_cast<size_t>(r * padded_ + i)] = static_cast<int8_t>(code);
         sum += static_cast<uint32_t>(code);
       }
-      sums128_.push_back(static_cast<int32_t>(sum * 128U));
+      excess_.push_back(static_cast<int32_t>(sum * 128U));
     }
     std::mt19937 other(seed + 1);  // the first rows are the same for any number of rows
     for (int64_t r = 0; r < rows(); ++r) scales_.push_back(scale(other));
@@ -180,7 +180,7 @@ class TestCodes {
     args.code_rows = code_rows_;
     args.two_planes = two_planes_;
     args.scales = scales_.data();
-    args.sums128 = sums128_.data();
+    args.excess = excess_.data();
     return args;
   }
 
@@ -189,7 +189,7 @@ class TestCodes {
   bool two_planes_;
   std::vector<int8_t> codes_;  // [code_rows][padded]
   std::vector<float> scales_;
-  std::vector<int32_t> sums128_;
+  std::vector<int32_t> excess_;
   std::vector<RowBlock> blocks_;
   std::vector<std::unique_ptr<GuardedArray<int8_t>>> memory_;
 };

@@ -21,8 +21,8 @@ inline void StoreZeros(const QuantizeArgs& args) {
     StoreLine(args.codes + c * args.chunk_stride, args.quad_stride, ZeroLine());
     if (args.low != nullptr) StoreLine(args.low + c * args.low_chunk_stride, args.quad_stride, ZeroLine());
   }
-  *args.sum128 = 0;
-  if (args.low != nullptr) *args.low_sum128 = 0;
+  *args.excess = 0;
+  if (args.low != nullptr) *args.low_excess = 0;
 }
 
 inline void StoreCodes(const QuantizeArgs& args, float factor) {
@@ -42,8 +42,8 @@ inline void StoreCodes(const QuantizeArgs& args, float factor) {
     StoreLine(args.codes + c * args.chunk_stride, args.quad_stride, line);
     sums = AddLine(sums, line);
   }
-  *args.sum128 = static_cast<int32_t>(Total(sums) * 128U);
-  if (args.low != nullptr) *args.low_sum128 = static_cast<int32_t>(Total(low_sums) * 128U);
+  *args.excess = static_cast<int32_t>(Total(sums) * 128U);
+  if (args.low != nullptr) *args.low_excess = static_cast<int32_t>(Total(low_sums) * 128U);
 }
 
 inline void QuantizeRow(const QuantizeArgs& args) {
