@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/packed.h"
+#include "kernels/row_block_util.h"
 #include "micro.h"
 
 namespace hydrant::micro {
@@ -32,11 +33,6 @@ class Problem {
     panels_ = RandomLines<uint8_t>(matrix_.num_panels() * matrix_.panel_bytes(), 2);
     dictionary_ = RandomLines<uint8_t>(kernels::kNumTables * kernels::kTableEntries, 3);
     for (int64_t i = 0; i < kernels::kNumTables * kernels::kTableEntries; ++i) dictionary_[i] |= 1;
-    for (int64_t r = 0; r < rows; ++r) {
-      uint32_t sum = 0;
-      for (int64_t i = 0; i < inputs; ++i) sum += static_cast<uint32_t>(codes_[r * inputs + i]);
-      excess_.push_back(static_cast<int32_t>(sum * 128U));
-    }
     row_scales_.assign(static_cast<size_t>(outputs), 0.01F);
     scales_.assign(static_cast<size_t>(rows), 0.02F);
     out_.assign(static_cast<size_t>(outputs * rows), 0.0F);
@@ -85,17 +81,23 @@ class Problem {
     const int64_t num_blocks = table.plan_row_blocks(rows_, sizes), inputs = matrix_.inputs;
     blocks_.clear();
     packed_.clear();
+    excess_.clear();
     for (int64_t b = 0, first = 0; b < num_blocks; first += sizes[b++]) {
       const int64_t rows = sizes[b];
-      packed_.push_back(RandomLines<int8_t>((table.quad_codes ? 16 : rows) * inputs, 4));
+      kernels::RowBlock block{first, rows, table.TakesSigns(rows_), nullptr};
+      packed_.push_back(RandomLines<int8_t>(inputs / kernels::kGroupInputs * table.BlockBytes(block), 4));
       int8_t* to = packed_.back().get();
       for (int64_t r = 0; r < rows; ++r) {
+        uint32_t excess = 0;
         for (int64_t i = 0; i < inputs; ++i) {
-          const int64_t place = table.quad_codes ? (i / 4 * 16 + r) * 4 + i % 4 : (i / 64 * rows + r) * 64 + i % 64;
-          to[place] = codes_[(first + r) * inputs + i];
+          const int8_t code = codes_[(first + r) * inputs + i];
+          kernels::SetCode(table, block, r, i, code, to);
+          excess += kernels::ExcessOf(table, code);
         }
+        excess_.push_back(static_cast<int32_t>(excess));
       }
-      blocks_.push_back({first, rows, to});
+      block.codes = to;
+      blocks_.push_back(block);
     }
   }
 

@@ -57,7 +57,7 @@ void Finish(benchmark::State& state) {
   args.scales = scales.data();
   args.excess = excess.get();
   args.out_stride = 16;
-  const kernels::RowBlock block{0, state.range(0), nullptr};
+  const kernels::RowBlock block{.rows = state.range(0)};
   args.out = expected.data();
   kernels::PlainVectors::Finish(args, 0, block, sums.get());
   args.out = out.data();

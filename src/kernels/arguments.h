@@ -39,9 +39,14 @@ struct MatmulArgs {
 // Activation rows as int8 codes that go through a packed matmul together.
 struct RowBlock {
   int64_t first = 0, rows = 0;  // code rows first .. first + rows - 1 of the call
+  bool signs = false;           // KernelTable::TakesSigns
   // Lines: [I / 64][rows][64]. Quads (tiles, rows <= 16): [I / 64][16][16][4], code rows past `rows` unspecified.
+  // Signs (AVX2): [I / 64][rows][2][64], |code|, then 0x80, or 0x7f where the code is negative: what an xor turns a
+  // weight + 128 into the weight by, or into -weight - 1.
   const int8_t* codes = nullptr;
 };
+
+inline constexpr int64_t kQuadRows = 16;  // of a block of quads, whatever its number of rows
 
 // Code rows of one call: 64 rows of activations in two planes each, or 64 in one; where tiles multiply, 128 in one.
 inline constexpr int64_t kMaxCodeRows = 128;
@@ -63,10 +68,12 @@ struct PackedMatmulArgs {
 
   const RowBlock* blocks = nullptr;
   int64_t num_blocks = 0;
-  int64_t code_rows = 0;            // <= kMaxCodeRows
-  bool two_planes = false;          // rows = code_rows / 2, else code_rows
-  const float* scales = nullptr;    // [rows]
-  const int32_t* excess = nullptr;  // [code_rows]: 128 * the sum of a row's codes
+  int64_t code_rows = 0;          // <= kMaxCodeRows
+  bool two_planes = false;        // rows = code_rows / 2, else code_rows
+  const float* scales = nullptr;  // [rows]
+  // [code_rows]: what the target's sums of a row are too large by. Where weights go in with their bias of 128, 128 *
+  // the sum of the row's codes; AVX2: the sum of its negative codes.
+  const int32_t* excess = nullptr;
 
   const float* bias = nullptr;  // [O] or null
   float* out = nullptr;         // [rows, O]
@@ -82,11 +89,12 @@ struct QuantizeArgs {
   const float* x = nullptr;  // [inputs]
   int64_t inputs = 0;
   int64_t padded_inputs = 0;  // a multiple of 128; codes past `inputs` are 0
-  int8_t* codes = nullptr;    // code of input i at (i / 64) * chunk_stride + (i % 64 / 4) * quad_stride + i % 4
+  int8_t* codes = nullptr;    // code of input i at (i / 64) * chunk_stride + (i % 64 / 4) * quad_stride + i % 4,
+  bool signs = false;         // or, AVX2, its magnitude, and its sign 64 bytes further: quad_stride is 4
   int8_t* low = nullptr;      // the same for the low plane with low_chunk_stride; null: 8 bits
   int64_t chunk_stride = 0, low_chunk_stride = 0, quad_stride = 0;
   float* scale = nullptr;
-  int32_t *excess = nullptr, *low_excess = nullptr;  // 128 * the sum of the codes
+  int32_t *excess = nullptr, *low_excess = nullptr;  // as in PackedMatmulArgs
 };
 
 }  // namespace hydrant::kernels

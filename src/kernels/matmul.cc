@@ -10,8 +10,6 @@
 namespace hydrant::kernels {
 namespace {
 
-constexpr int64_t kQuadRows = 16;  // of a block of quads, whatever its number of rows
-
 FloatType TypeOf(DType dtype) {
   HYDRANT_CHECK(IsFloat(dtype));
   return dtype == DType::kF32 ? FloatType::kF32 : dtype == DType::kBF16 ? FloatType::kBF16 : FloatType::kF16;
@@ -169,11 +167,11 @@ void MatmulInput::PlanCodes() {
     chunk.num_blocks = table_->plan_row_blocks(chunk.code_rows, sizes);
     int64_t first = 0;
     for (int64_t b = 0; b < chunk.num_blocks; ++b) {
-      blocks_.push_back({.first = first, .rows = sizes[b], .codes = nullptr});
-      const int64_t stride = (table_->quad_codes ? kQuadRows : sizes[b]) * kLineBytes;  // of 64 inputs
-      for (int64_t r = 0; r < sizes[b]; ++r) {
-        places_.push_back({bytes + (table_->quad_codes ? 4 : kLineBytes) * r, stride});
-      }
+      const bool signs = table_->TakesSigns(chunk.code_rows);
+      blocks_.push_back({.first = first, .rows = sizes[b], .signs = signs, .codes = nullptr});
+      const int64_t stride = table_->BlockBytes(blocks_.back());
+      const int64_t row_bytes = table_->quad_codes ? 4 : stride / sizes[b];
+      for (int64_t r = 0; r < sizes[b]; ++r) places_.push_back({bytes + row_bytes * r, stride, signs});
       first += sizes[b];
       bytes += padded / kLineBytes * stride;
     }
@@ -181,14 +179,14 @@ void MatmulInput::PlanCodes() {
   }
   lines_offset_ = table_->quad_codes && code_rows > 1 ? bytes : -1;
   if (lines_offset_ >= 0) {
-    for (int64_t r = 0; r < code_rows; ++r) places_[static_cast<size_t>(r)] = {bytes + r * padded, kLineBytes};
+    for (int64_t r = 0; r < code_rows; ++r) places_[static_cast<size_t>(r)] = {bytes + r * padded, kLineBytes, false};
     bytes += code_rows * padded;
   }
   Grow(bytes);
   bytes = 0;
   for (RowBlock& block : blocks_) {
     block.codes = reinterpret_cast<const int8_t*>(memory_.get()) + bytes;
-    bytes += padded * (table_->quad_codes ? kQuadRows : block.rows);
+    bytes += padded / kLineBytes * table_->BlockBytes(block);
   }
   scales_.resize(static_cast<size_t>(rows_));
   excess_.resize(static_cast<size_t>(code_rows));
@@ -217,6 +215,7 @@ void MatmulInput::Quantize(int64_t row, const float* x) {
   auto* memory = reinterpret_cast<int8_t*>(memory_.get());
   const auto first = static_cast<size_t>(kind_ == InputKind::kInt16 ? 2 * row : row);
   args.codes = memory + places_[first].offset;
+  args.signs = places_[first].signs;
   args.chunk_stride = places_[first].chunk_stride;
   args.excess = &excess_[first];
   if (kind_ == InputKind::kInt16) {

@@ -96,6 +96,7 @@ class MatmulInput {
   // Where a code row's first code is, and the bytes from 64 inputs to the next.
   struct CodePlace {
     int64_t offset, chunk_stride;
+    bool signs;
   };
   struct FreeLines {
     void operator()(uint8_t* p) const { std::free(p); }

@@ -196,16 +196,32 @@ struct Quantized {
   int32_t excess = -1, low_excess = -1;
 };
 
-// The codes at `place`, which are then set back to the filling.
-int8_t Take(int8_t& place) { return std::exchange(place, int8_t{0x5a}); }
+enum class Form : uint8_t { kLines, kQuads, kSigns };
 
-// In lines as the last code row of a block of 3 and the first of one of 2; in quads as row 1 of both.
-Quantized Quantize(const KernelTable& table, const std::vector<float>& row, bool two_planes, bool quads) {
+// The code at `place`, which is then set back to the filling.
+int8_t Take(int8_t* place, Form form) {
+  const int8_t code = std::exchange(*place, int8_t{0x5a});
+  if (form != Form::kSigns) return code;
+  const auto sign = static_cast<uint8_t>(std::exchange(place[64], int8_t{0x5a}));
+  EXPECT_TRUE(sign == 0x80 || sign == 0x7f) << int{sign};
+  return static_cast<int8_t>(sign == 0x7f ? -code : code);
+}
+
+int32_t SumOfNegatives(const std::vector<int8_t>& codes) {
+  int32_t sum = 0;
+  for (const int8_t code : codes) sum += std::min<int32_t>(code, 0);
+  return sum;
+}
+
+// As the last code row of a block of 3 and the first of one of 2; in quads as row 1 of both.
+Quantized Quantize(const KernelTable& table, const std::vector<float>& row, bool two_planes, Form form) {
   const auto inputs = static_cast<int64_t>(row.size());
   const int64_t padded = (inputs + kStepInputs - 1) / kStepInputs * kStepInputs;
   GuardedArray<float> x(inputs);
   for (int64_t i = 0; i < inputs; ++i) x[i] = row[static_cast<size_t>(i)];
-  const int64_t stride = quads ? 1024 : 3 * 64, low_stride = quads ? 1024 : 2 * 64, quad_stride = quads ? 64 : 4;
+  const bool quads = form == Form::kQuads;
+  const int64_t row_bytes = form == Form::kSigns ? 128 : 64, quad_stride = quads ? 64 : 4;
+  const int64_t stride = quads ? 1024 : 3 * row_bytes, low_stride = quads ? 1024 : 2 * row_bytes;
   GuardedArray<int8_t> high(padded / 64 * stride), low(padded / 64 * low_stride);
   std::memset(high.data(), 0x5a, static_cast<size_t>(high.size()));
   std::memset(low.data(), 0x5a, static_cast<size_t>(low.size()));
@@ -214,7 +230,8 @@ Quantized Quantize(const KernelTable& table, const std::vector<float>& row, bool
   args.x = x.data();
   args.inputs = inputs;
   args.padded_inputs = padded;
-  args.codes = high.data() + (quads ? 4 : 128);
+  args.codes = high.data() + (quads ? 4 : 2 * row_bytes);
+  args.signs = form == Form::kSigns;
   args.low = two_planes ? low.data() + (quads ? 4 : 0) : nullptr;
   args.chunk_stride = stride;
   args.low_chunk_stride = low_stride;
@@ -225,8 +242,8 @@ Quantized Quantize(const KernelTable& table, const std::vector<float>& row, bool
   table.quantize_row(args);
   for (int64_t i = 0; i < padded; ++i) {
     const int64_t place = i % 64 / 4 * quad_stride + i % 4;
-    result.high.push_back(Take(args.codes[i / 64 * stride + place]));
-    if (two_planes) result.low.push_back(Take(args.low[i / 64 * low_stride + place]));
+    result.high.push_back(Take(args.codes + i / 64 * stride + place, form));
+    if (two_planes) result.low.push_back(Take(args.low + i / 64 * low_stride + place, form));
   }
   for (int64_t i = 0; i < high.size(); ++i) EXPECT_EQ(high[i], 0x5a) << table.name << " wrote another row's codes";
   for (int64_t i = 0; i < low.size(); ++i) EXPECT_EQ(low[i], 0x5a) << table.name << " wrote another row's codes";
@@ -235,17 +252,20 @@ Quantized Quantize(const KernelTable& table, const std::vector<float>& row, bool
 
 void CheckQuantize(const std::vector<float>& row, const std::string& what) {
   for (const bool two_planes : {false, true}) {
-    const Quantized expected = Quantize(PortableKernels(), row, two_planes, false);
+    const Quantized expected = Quantize(PortableKernels(), row, two_planes, Form::kLines);
     for (const KernelTable* table : AvailableKernels()) {
-      for (const bool quads : {false, true}) {
-        const Quantized found = Quantize(*table, row, two_planes, quads);
+      for (const Form form : {Form::kLines, Form::kQuads, Form::kSigns}) {
+        if (form == Form::kSigns && table->first_sign_rows == 0) continue;
+        const Quantized found = Quantize(*table, row, two_planes, form);
         const std::string where = what + " of " + std::to_string(row.size()) + (two_planes ? ", two planes, " : ", ") +
-                                  table->name + (quads ? " quads" : " lines");
+                                  table->name + " form " + std::to_string(static_cast<int>(form));
         EXPECT_EQ(found.high, expected.high) << where;
         EXPECT_EQ(found.low, expected.low) << where;
         EXPECT_TRUE(SameBits(found.scale, expected.scale)) << where << ": " << found.scale << ", " << expected.scale;
-        EXPECT_EQ(found.excess, expected.excess) << where;
-        EXPECT_EQ(found.low_excess, expected.low_excess) << where;
+        const bool negatives = table->first_sign_rows > 0;
+        EXPECT_EQ(found.excess, negatives ? SumOfNegatives(expected.high) : expected.excess) << where;
+        if (!two_planes) continue;
+        EXPECT_EQ(found.low_excess, negatives ? SumOfNegatives(expected.low) : expected.low_excess) << where;
       }
     }
   }
@@ -317,7 +337,7 @@ TEST(QuantizeRowTest, NanAndInfinityGiveScaleNanAtAnyPlace) {
         std::vector<float> row = RandomFloats(inputs, 10);
         row[static_cast<size_t>(at)] = bad;
         CheckQuantize(row, "not finite");
-        EXPECT_TRUE(std::isnan(Quantize(PortableKernels(), row, false, false).scale));
+        EXPECT_TRUE(std::isnan(Quantize(PortableKernels(), row, false, Form::kLines).scale));
       }
     }
   }
@@ -330,10 +350,10 @@ TEST(QuantizeRowTest, TiesGoToEvenAndPlanesAddUp) {
   std::vector<float> wide{32512.0F, -32512.0F};
   for (int i = -32512; i <= 32511; i += 97) wide.push_back(static_cast<float>(i) + 0.5F);
   CheckQuantize(wide, "wide ties");
-  const Quantized narrow = Quantize(PortableKernels(), row, false, false);
+  const Quantized narrow = Quantize(PortableKernels(), row, false, Form::kLines);
   EXPECT_EQ(narrow.high[127], 0);  // 0.5: i = 0 is value 127
   EXPECT_EQ(narrow.high[128], 2);  // 1.5
-  const Quantized planes = Quantize(PortableKernels(), wide, true, false);
+  const Quantized planes = Quantize(PortableKernels(), wide, true, Form::kLines);
   for (size_t i = 0; i < wide.size(); ++i) {
     EXPECT_EQ(256 * planes.high[i] + planes.low[i], static_cast<int>(std::nearbyint(wide[i]))) << i;
   }

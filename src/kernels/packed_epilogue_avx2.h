@@ -2,18 +2,20 @@
 // From a panel's integer sums to its outputs, eight outputs in one ymm. Included by target files inside their unnamed
 // namespace, after <immintrin.h>, kernels/arguments.h and kernels/packed.h.
 
-inline __m256i LoadSums(const int32_t* sums) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums)); }
+// Eight sums of a code row, exact. `sums`: [code_rows][16], each too large by excess[code_row].
+inline __m256i LoadSums(const PackedMatmulArgs& args, const int32_t* sums, int64_t code_row) {
+  const auto* at = reinterpret_cast<const __m256i*>(sums + code_row * kPanelOutputs);
+  return _mm256_sub_epi32(_mm256_loadu_si256(at), _mm256_set1_epi32(args.excess[code_row]));
+}
 
 // 256 high + low is exact in double, so that only its conversion to float rounds.
-inline __m256 AddPlanes(const int32_t* high, const int32_t* low) {
-  const __m256d factor = _mm256_set1_pd(256.0);
-  __m128 parts[2];
-  for (int64_t i = 0; i < 2; ++i) {
-    const __m256d h = _mm256_cvtepi32_pd(_mm_loadu_si128(reinterpret_cast<const __m128i*>(high + 4 * i)));
-    const __m256d l = _mm256_cvtepi32_pd(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low + 4 * i)));
-    parts[i] = _mm256_cvtpd_ps(_mm256_fmadd_pd(factor, h, l));
-  }
-  return _mm256_insertf128_ps(_mm256_castps128_ps256(parts[0]), parts[1], 1);
+inline __m128 AddPlanes(__m128i high, __m128i low) {
+  return _mm256_cvtpd_ps(_mm256_fmadd_pd(_mm256_set1_pd(256.0), _mm256_cvtepi32_pd(high), _mm256_cvtepi32_pd(low)));
+}
+inline __m256 AddPlanes(__m256i high, __m256i low) {
+  const __m128 first = AddPlanes(_mm256_castsi256_si128(high), _mm256_castsi256_si128(low));
+  const __m128 second = AddPlanes(_mm256_extracti128_si256(high, 1), _mm256_extracti128_si256(low, 1));
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(first), second, 1);
 }
 
 // sums: [code_rows][16].
@@ -27,8 +29,9 @@ inline void FinishPanel(const PackedMatmulArgs& args, int64_t panel, const int32
     const __m256 bias = args.bias == nullptr ? _mm256_setzero_ps() : _mm256_maskload_ps(args.bias + first, mask);
     float* out = args.out + first;
     for (int64_t r = 0; r < rows; ++r, out += args.out_stride) {
-      const int32_t* sum = sums + r * planes * kPanelOutputs + half;
-      const __m256 total = args.two_planes ? AddPlanes(sum, sum + kPanelOutputs) : _mm256_cvtepi32_ps(LoadSums(sum));
+      const __m256i sum = LoadSums(args, sums + half, r * planes);
+      const __m256 total =
+          args.two_planes ? AddPlanes(sum, LoadSums(args, sums + half, 2 * r + 1)) : _mm256_cvtepi32_ps(sum);
       __m256 value = _mm256_mul_ps(total, _mm256_mul_ps(row_scales, _mm256_set1_ps(args.scales[r])));
       if (args.bias != nullptr) value = _mm256_add_ps(value, bias);
       if (args.add) value = _mm256_add_ps(_mm256_maskload_ps(out, mask), value);

@@ -16,6 +16,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/packed.h"
+#include "kernels/row_block_util.h"
 
 namespace hydrant::kernels {
 
@@ -121,13 +122,9 @@ class TestCodes {
     std::uniform_real_distribution<float> scale(1e-3F, 1e-2F);
     for (int64_t r = 0; r < code_rows; ++r) {
       const int32_t lowest = two_planes && r % 2 == 1 ? -128 : -127;
-      uint32_t sum = 0;
       for (int64_t i = 0; i < inputs; ++i) {
-        const int32_t code = DrawValue(random, values, lowest);
-        codes_[static_cast<size_t>(r * padded_ + i)] = static_cast<int8_t>(code);
-        sum += static_cast<uint32_t>(code);
+        codes_[static_cast<size_t>(r * padded_ + i)] = static_cast<int8_t>(DrawValue(random, values, lowest));
       }
-      excess_.push_back(static_cast<int32_t>(sum * 128U));
     }
     std::mt19937 other(seed + 1);  // the first rows are the same for any number of rows
     for (int64_t r = 0; r < rows(); ++r) scales_.push_back(scale(other));
@@ -145,20 +142,24 @@ class TestCodes {
     const int64_t num_blocks = table.plan_row_blocks(code_rows_, sizes);
     blocks_.clear();
     memory_.clear();
+    excess_.clear();
     int64_t first = 0;
     for (int64_t b = 0; b < num_blocks; ++b) {
       const int64_t rows = sizes[b];
-      memory_.push_back(std::make_unique<GuardedArray<int8_t>>(padded_ * (table.quad_codes ? 16 : rows)));
+      RowBlock block{first, rows, table.TakesSigns(code_rows_), nullptr};
+      memory_.push_back(std::make_unique<GuardedArray<int8_t>>(padded_ / kGroupInputs * table.BlockBytes(block)));
       int8_t* to = memory_.back()->data();
       std::memset(to, 0x5a, static_cast<size_t>(memory_.back()->size()));
       for (int64_t r = 0; r < rows; ++r) {
+        uint32_t excess = 0;
         for (int64_t i = 0; i < padded_; ++i) {
-          const int64_t place =
-              table.quad_codes ? ((i / 64 * 16 + i % 64 / 4) * 16 + r) * 4 + i % 4 : (i / 64 * rows + r) * 64 + i % 64;
-          to[place] = At(first + r, i);
+          SetCode(table, block, r, i, At(first + r, i), to);
+          excess += ExcessOf(table, At(first + r, i));
         }
+        excess_.push_back(static_cast<int32_t>(excess));
       }
-      blocks_.push_back({first, rows, to});
+      block.codes = to;
+      blocks_.push_back(block);
       first += rows;
     }
     ASSERT_EQ(first, code_rows_) << table.name << ": plan_row_blocks loses rows";

@@ -45,14 +45,15 @@ uint32_t LargestBits(const float* x, int64_t n) {
 inline Line ZeroLine() { return {{_mm256_setzero_si256(), _mm256_setzero_si256()}}; }
 inline Sums ZeroSums() { return _mm256_setzero_si256(); }
 
+// The negative codes.
 inline Sums AddLine(Sums sums, const Line& line) {
-  const __m256i ones = _mm256_set1_epi8(1);
-  const __m256i pairs =
-      _mm256_add_epi16(_mm256_maddubs_epi16(ones, line.half[0]), _mm256_maddubs_epi16(ones, line.half[1]));
+  const __m256i ones = _mm256_set1_epi8(1), zero = _mm256_setzero_si256();
+  const __m256i first = _mm256_min_epi8(line.half[0], zero), second = _mm256_min_epi8(line.half[1], zero);
+  const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(ones, first), _mm256_maddubs_epi16(ones, second));
   return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-inline uint32_t Total(Sums sums) {
+inline uint32_t Excess(Sums sums) {
   alignas(32) uint32_t lanes[8];
   _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sums);
   uint32_t total = 0;
@@ -100,16 +101,25 @@ inline Line ToPlanes(const float* x, int64_t n, float factor, Line& low_line) {
   return Pack(codes);
 }
 
-inline void StoreLine(int8_t* to, int64_t quad_stride, const Line& line) {
-  if (quad_stride == 4) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), line.half[0]);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 32), line.half[1]);
-    return;
+inline void StoreHalves(int8_t* to, __m256i first, __m256i second) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), first);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 32), second);
+}
+
+// 0x80, or 0x7f where a code is negative.
+inline __m256i Signs(__m256i codes) {
+  return _mm256_xor_si256(_mm256_cmpgt_epi8(_mm256_setzero_si256(), codes), _mm256_set1_epi8(-128));
+}
+
+inline void StoreLine(const QuantizeArgs& args, int8_t* to, const Line& line) {
+  if (args.signs) {
+    StoreHalves(to, _mm256_abs_epi8(line.half[0]), _mm256_abs_epi8(line.half[1]));
+    return StoreHalves(to + kLineBytes, Signs(line.half[0]), Signs(line.half[1]));
   }
-  alignas(32) int8_t bytes[64];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(bytes), line.half[0]);
-  _mm256_store_si256(reinterpret_cast<__m256i*>(bytes + 32), line.half[1]);
-  for (int64_t q = 0; q < 16; ++q) __builtin_memcpy(to + q * quad_stride, bytes + 4 * q, 4);
+  if (args.quad_stride == 4) return StoreHalves(to, line.half[0], line.half[1]);
+  alignas(32) int8_t bytes[kLineBytes];
+  StoreHalves(bytes, line.half[0], line.half[1]);
+  for (int64_t q = 0; q < 16; ++q) __builtin_memcpy(to + q * args.quad_stride, bytes + 4 * q, 4);
 }
 
 #include "kernels/quantize_inl.h"

@@ -38,7 +38,7 @@ uint32_t LargestBits(const float* x, int64_t n) {
 inline Line ZeroLine() { return _mm512_setzero_si512(); }
 inline Sums ZeroSums() { return _mm512_setzero_si512(); }
 inline Sums AddLine(Sums sums, Line line) { return _mm512_dpbusd_epi32(sums, _mm512_set1_epi8(1), line); }
-inline uint32_t Total(Sums sums) { return static_cast<uint32_t>(_mm512_reduce_add_epi32(sums)); }
+inline uint32_t Excess(Sums sums) { return 128U * static_cast<uint32_t>(_mm512_reduce_add_epi32(sums)); }
 
 // To nearest, ties to even, as the rounding mode is everywhere.
 inline void Round(const float* x, int64_t n, float factor, __m512i* codes) {
@@ -78,13 +78,14 @@ inline Line ToPlanes(const float* x, int64_t n, float factor, Line& low_line) {
   return Pack(codes);
 }
 
-inline void StoreLine(int8_t* to, int64_t quad_stride, Line line) {
-  if (quad_stride == 4) {
+inline void StoreLine(const QuantizeArgs& args, int8_t* to, Line line) {
+  if (args.quad_stride == 4) {
     _mm512_storeu_si512(to, line);
     return;
   }
   const __m512i quads = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  _mm512_i32scatter_epi32(to, _mm512_mullo_epi32(quads, _mm512_set1_epi32(static_cast<int32_t>(quad_stride))), line, 1);
+  _mm512_i32scatter_epi32(to, _mm512_mullo_epi32(quads, _mm512_set1_epi32(static_cast<int32_t>(args.quad_stride))),
+                          line, 1);
 }
 
 #include "kernels/quantize_inl.h"

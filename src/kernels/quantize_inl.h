@@ -6,8 +6,9 @@
 //   Line ZeroLine()
 //   Line ToCodes(x, n, factor)             rint(x[i] * factor) of n <= 64 floats; 0 past n
 //   Line ToPlanes(x, n, factor, low)       the same in two planes
-//   void StoreLine(to, quad_stride, line)
-//   Sums, Sums ZeroSums(), AddLine(sums, line), uint32_t Total(sums)
+//   void StoreLine(args, to, line)
+//   Sums, Sums ZeroSums(), AddLine(sums, line)
+//   uint32_t Excess(sums)                  of the lines that were added: what QuantizeArgs wants
 
 inline float FromBits(uint32_t bits) {
   float value;
@@ -18,8 +19,8 @@ inline float FromBits(uint32_t bits) {
 inline void StoreZeros(const QuantizeArgs& args) {
   const int64_t chunks = args.padded_inputs / kGroupInputs;
   for (int64_t c = 0; c < chunks; ++c) {
-    StoreLine(args.codes + c * args.chunk_stride, args.quad_stride, ZeroLine());
-    if (args.low != nullptr) StoreLine(args.low + c * args.low_chunk_stride, args.quad_stride, ZeroLine());
+    StoreLine(args, args.codes + c * args.chunk_stride, ZeroLine());
+    if (args.low != nullptr) StoreLine(args, args.low + c * args.low_chunk_stride, ZeroLine());
   }
   *args.excess = 0;
   if (args.low != nullptr) *args.low_excess = 0;
@@ -36,14 +37,14 @@ inline void StoreCodes(const QuantizeArgs& args, float factor) {
       line = ToCodes(args.x + begin, n, factor);
     } else {
       line = ToPlanes(args.x + begin, n, factor, low_line);
-      StoreLine(args.low + c * args.low_chunk_stride, args.quad_stride, low_line);
+      StoreLine(args, args.low + c * args.low_chunk_stride, low_line);
       low_sums = AddLine(low_sums, low_line);
     }
-    StoreLine(args.codes + c * args.chunk_stride, args.quad_stride, line);
+    StoreLine(args, args.codes + c * args.chunk_stride, line);
     sums = AddLine(sums, line);
   }
-  *args.excess = static_cast<int32_t>(Total(sums) * 128U);
-  if (args.low != nullptr) *args.low_excess = static_cast<int32_t>(Total(low_sums) * 128U);
+  *args.excess = static_cast<int32_t>(Excess(sums));
+  if (args.low != nullptr) *args.low_excess = static_cast<int32_t>(Excess(low_sums));
 }
 
 inline void QuantizeRow(const QuantizeArgs& args) {

@@ -35,6 +35,7 @@ void PackQuadsPortable(const int8_t* lines, int64_t stride, int64_t rows, int8_t
 void PackQuadsAvx512(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile);
 
 int64_t PlanRowBlocksPortable(int64_t code_rows, int64_t* sizes);
+inline constexpr int64_t kFirstSignRowsAvx2 = 5;  // KernelTable::first_sign_rows
 int64_t PlanRowBlocksAvx2(int64_t code_rows, int64_t* sizes);
 int64_t PlanRowBlocksAvx512(int64_t code_rows, int64_t* sizes);
 int64_t PlanRowBlocksTiles(int64_t code_rows, int64_t* sizes);
