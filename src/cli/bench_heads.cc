@@ -83,6 +83,28 @@ void ChooseFormats(EngineOptions& engine) {
   ParseChoice("--head-weights", engine.head_weights, WeightFormatNames());
 }
 
+void CheckTogether(const FlagSet& flags, const Options& options) {
+  for (const char* flag : {"--shape", "--heads"}) {
+    if (flags.Given("--model") && flags.Given(flag)) {
+      throw UserError(fmt::format("{} is for random weights, and --model names a folder", flag),
+                      "leave one of them out");
+    }
+  }
+  if (flags.Given("--model") != flags.Given("--draft")) {
+    throw UserError("--model and --draft go together", "give both, or --shape for random weights");
+  }
+  if (flags.Given("--model")) {
+    CheckIsFolder("--model", options.engine.model);
+    for (const std::string& draft : options.drafts) CheckIsFolder("--draft", draft);
+  }
+  for (const char* flag : {"--draft-vocab", "--draft-vocab-text"}) {
+    if (!flags.Given("--model") && flags.Given(flag)) {
+      throw UserError(fmt::format("{} names tokens, and random heads have none", flag),
+                      "give their number with --draft-vocab-size, or heads with --model and --draft");
+    }
+  }
+}
+
 bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   FlagSet flags("hydrant bench heads", kDescription, kExamples);
   AddShapeFlags(flags, options);
@@ -104,25 +126,7 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   flags.Switch("--no-check", &options.no_check, "Leave out the comparison with the portable kernels");
   AddBenchFlags(flags, options.bench, "the rounds of each method, at least three");
   if (!flags.Parse(args)) return false;
-  for (const char* flag : {"--shape", "--heads"}) {
-    if (flags.Given("--model") && flags.Given(flag)) {
-      throw UserError(fmt::format("{} is for random weights, and --model names a folder", flag),
-                      "leave one of them out");
-    }
-  }
-  if (flags.Given("--model") != flags.Given("--draft")) {
-    throw UserError("--model and --draft go together", "give both, or --shape for random weights");
-  }
-  if (flags.Given("--model")) {
-    CheckIsFolder("--model", options.engine.model);
-    for (const std::string& draft : options.drafts) CheckIsFolder("--draft", draft);
-  }
-  for (const char* flag : {"--draft-vocab", "--draft-vocab-text"}) {
-    if (!flags.Given("--model") && flags.Given(flag)) {
-      throw UserError(fmt::format("{} names tokens, and random heads have none", flag),
-                      "give their number with --draft-vocab-size, or heads with --model and --draft");
-    }
-  }
+  CheckTogether(flags, options);
   if (!flags.Given("--model")) ChooseFormats(options.engine);
   return true;
 }

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <sstream>
+#include <string>
 
 #include "cli/errors.h"
 #include "cli/terminal.h"
@@ -63,29 +65,11 @@ TEST(ReportTest, JsonHasTheResultAndEverySetting) {
   EXPECT_EQ(json["phase_ms"]["forward"], 1300.0);
   EXPECT_EQ(json["tree"]["choices"], base::Json::parse("[[0],[0,0]]"));
   EXPECT_EQ(json["epsilon"], 0.09);
-  for (const char* key : {"tokens_per_second",
-                          "model",
-                          "draft",
-                          "drafter",
-                          "template",
-                          "system",
-                          "max_tokens",
-                          "top_k",
-                          "top_p",
-                          "min_p",
-                          "repetition_penalty",
-                          "presence_penalty",
-                          "frequency_penalty",
-                          "stop",
-                          "ignore_eos",
-                          "accept",
-                          "alpha",
-                          "root",
-                          "candidates",
-                          "threads",
-                          "cpu_target",
-                          "kv_type",
-                          "version"}) {
+  std::istringstream keys(
+      "tokens_per_second model draft drafter template system max_tokens top_k top_p min_p repetition_penalty "
+      "presence_penalty frequency_penalty stop ignore_eos accept alpha root candidates threads cpu_target kv_type "
+      "version");
+  for (std::string key; keys >> key;) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   const std::string line = base::DumpJson(json);

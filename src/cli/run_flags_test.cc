@@ -5,7 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "hydrant/error.h"
 
@@ -41,59 +45,12 @@ TEST(RunFlagsTest, DefaultsAreThoseOfTheDocumentation) {
 }
 
 TEST(RunFlagsTest, EveryFlagReachesItsSetting) {
-  const RunOptions options = Parsed({"--model",
-                                     "M",
-                                     "--draft",
-                                     "D",
-                                     "--tree",
-                                     "chain",
-                                     "--prompt",
-                                     "Hi",
-                                     "--system",
-                                     "Be kind.",
-                                     "--template",
-                                     "vicuna",
-                                     "--max-tokens",
-                                     "5",
-                                     "--temperature",
-                                     "0.8",
-                                     "--top-k",
-                                     "40",
-                                     "--top-p",
-                                     "0.9",
-                                     "--min-p",
-                                     "0.05",
-                                     "--repetition-penalty",
-                                     "1.1",
-                                     "--presence-penalty",
-                                     "-0.5",
-                                     "--frequency-penalty",
-                                     "0.25",
-                                     "--seed",
-                                     "18446744073709551615",
-                                     "--stop",
-                                     "a",
-                                     "--stop",
-                                     "b",
-                                     "--ignore-eos",
-                                     "--accept",
-                                     "typical",
-                                     "--epsilon",
-                                     "0.1",
-                                     "--alpha",
-                                     "0.2",
-                                     "--root",
-                                     "argmax",
-                                     "--candidates",
-                                     "plain",
-                                     "--threads",
-                                     "2",
-                                     "--cpu-target",
-                                     "avx2",
-                                     "--kv-type",
-                                     "bf16",
-                                     "--json",
-                                     "--stats"});
+  std::istringstream words(
+      "--model M --draft D --tree chain --prompt Hi --system Hush --template vicuna --max-tokens 5 --temperature 0.8 "
+      "--top-k 40 --top-p 0.9 --min-p 0.05 --repetition-penalty 1.1 --presence-penalty -0.5 --frequency-penalty 0.25 "
+      "--seed 18446744073709551615 --stop a --stop b --ignore-eos --accept typical --epsilon 0.1 --alpha 0.2 "
+      "--root argmax --candidates plain --threads 2 --cpu-target avx2 --kv-type bf16 --json --stats");
+  const RunOptions options = Parsed({std::istream_iterator<std::string>(words), {}});
   EXPECT_EQ(options.engine.model, "M");
   EXPECT_EQ(options.engine.draft, "D");
   EXPECT_EQ(options.engine.tree, "chain");
@@ -102,7 +59,7 @@ TEST(RunFlagsTest, EveryFlagReachesItsSetting) {
   EXPECT_EQ(options.engine.kv_type, "bf16");
   EXPECT_EQ(options.source, PromptSource::kText);
   EXPECT_EQ(options.prompt, "Hi");
-  EXPECT_EQ(options.system, "Be kind.");
+  EXPECT_EQ(options.system, "Hush");
   EXPECT_EQ(options.template_name, "vicuna");
   const SamplingOptions sampling = {.temperature = 0.8F,
                                     .top_k = 40,
