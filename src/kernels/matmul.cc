@@ -136,7 +136,7 @@ void MatmulInput::PlanFloats() {
   int64_t floats = 0;
   for (Chunk& chunk : chunks_) {
     int64_t groups = 0;
-    if (table_->row_lanes > 0) {
+    if (table_->row_lanes > 0 && chunk.rows > kSliceRows) {
       groups = chunk.rows / table_->row_lanes;
       if (chunk.rows % table_->row_lanes >= table_->min_row_lanes) ++groups;
     }

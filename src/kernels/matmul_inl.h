@@ -223,12 +223,17 @@ inline void FetchLater(const uint8_t* weights, int64_t group_bytes, int64_t far,
 template <int64_t kRows, int64_t kVectors>
 inline void MultiplyGroup(const MatmulArgs& args, const float* x, const V (&weights)[kVectors][8],
                           V (&sums)[kRows][kVectors]) {
-  const int64_t x_stride = args.padded_slice * kSlices;
+  const float* rows[kRows];
+#pragma GCC unroll 16
+  for (int64_t r = 0; r < kRows; ++r) {
+    rows[r] = x + r * args.padded_slice * kSlices;
+    asm("" : "+r"(rows[r]));  // else GCC 12 keeps 8 offsets for each row on the stack and loads one for each product
+  }
 #pragma GCC unroll 16
   for (int64_t j = 0; j < 8; ++j) {
 #pragma GCC unroll 16
     for (int64_t r = 0; r < kRows; ++r) {
-      const V inputs = BroadcastSlices(x + r * x_stride + j * kSlices);
+      const V inputs = BroadcastSlices(rows[r] + j * kSlices);
 #pragma GCC unroll 16
       for (int64_t v = 0; v < kVectors; ++v) sums[r][v] = FmaV(inputs, weights[v][j], sums[r][v]);
     }
