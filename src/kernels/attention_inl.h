@@ -46,11 +46,7 @@ inline void PackQueries(const AttentionArgs& args, const Tile& tile, uint32_t* p
     for (int64_t d = 0; d < args.kv.head_dim; d += 16) {
       const int64_t n = args.kv.head_dim - d < 16 ? args.kv.head_dim - d : 16;
       const Lanes x = n == 16 ? Load(q + d) : LoadPart(q + d, n);
-      if (kType == FloatType::kBF16) {
-        StoreBf16(reinterpret_cast<uint16_t*>(packed) + d, RoundBf16(x));
-      } else {
-        Store(reinterpret_cast<float*>(packed) + d, x);
-      }
+      StoreQuery<kType>(packed, d, x);
     }
   }
 }

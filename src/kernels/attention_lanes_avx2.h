@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention needs beyond lanes_avx2.h: bf16 and how many columns fill the registers.
 
-constexpr int64_t kTileColumns = 4;  // by eight positions or dimensions twice: 8 of 16 registers hold sums
+constexpr int64_t kTileColumns = 6;  // by eight positions or dimensions twice: 12 of 16 registers hold sums
 constexpr int32_t kMaxBlocksAtOnce = 2;
 constexpr int64_t HalvesAtOnce(int64_t columns) { return columns <= 2 ? 2 : 1; }
 constexpr int32_t BlocksAtOnce(int64_t columns) { return columns == 1 ? 2 : 1; }
@@ -25,11 +25,12 @@ inline __m256 RoundBf16Half(__m256 a) {
 // To the nearest bf16, ties to even, NaN stays NaN; as f32.
 inline Lanes RoundBf16(Lanes a) { return {RoundBf16Half(a.low), RoundBf16Half(a.high)}; }
 // Sixteen values of RoundBf16.
-inline void StoreBf16(uint16_t* to, Lanes a) {
+inline __m256i PackBf16(Lanes a) {
   const __m256i words = _mm256_packus_epi32(_mm256_srli_epi32(_mm256_castps_si256(a.low), 16),
                                             _mm256_srli_epi32(_mm256_castps_si256(a.high), 16));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(words, 0xD8));
+  return _mm256_permute4x64_epi64(words, 0xD8);
 }
+inline void StoreBf16(uint16_t* to, Lanes a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), PackBf16(a)); }
 inline void StoreF16(uint16_t* to, Lanes a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(a.low, _MM_FROUND_TO_NEAREST_INT));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 8), _mm256_cvtps_ph(a.high, _MM_FROUND_TO_NEAREST_INT));
@@ -43,34 +44,31 @@ struct Steps {
   static constexpr int64_t kLaneBytes = kBytes;
   static constexpr int64_t kDims = 1;
   static constexpr int32_t kPositions = 1;
-  static Wide Load(const uint8_t* p) { return LoadWide<kType>(p, 0); }
-  static Wide Broadcast(const uint32_t* p) { return Set(__builtin_bit_cast(float, *p)); }
+  static constexpr int64_t kParts = 1, kWords = 1;
+  static Wide Load(const uint8_t* p, int64_t) { return LoadWide<kType>(p, 0); }
+  static Wide Broadcast(const uint32_t* p, int64_t) { return Set(__builtin_bit_cast(float, *p)); }
   static Lanes MulAdd(Wide a, Wide b, Lanes sums) { return Fma(a, b, sums); }
 };
-// The order of vdpbf16ps: odd members of the pairs first, then even ones.
+// The order of vdpbf16ps: odd members of the pairs first, then even ones. Each is a part of its own, so that one part
+// of the pairs fills two registers and twelve can hold sums. What is broadcast lies as f32.
 template <>
 struct Steps<FloatType::kBF16> {
-  struct Wide {
-    Lanes even, odd;
-  };
+  using Wide = Lanes;
   static constexpr int64_t kBytes = 2;
   static constexpr int64_t kLaneBytes = 4;
   static constexpr int64_t kDims = 2;
   static constexpr int32_t kPositions = 2;
-  static __m256 Even(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
-  static __m256 Odd(__m256i pairs) {
-    return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000U))));
+  static constexpr int64_t kParts = 2, kWords = 2;
+  static __m256 Member(__m256i pairs, int64_t part) {
+    const __m256i odd = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
+    return _mm256_castsi256_ps(part == 0 ? _mm256_and_si256(pairs, odd) : _mm256_slli_epi32(pairs, 16));
   }
-  static Wide Load(const uint8_t* p) {
-    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
-    return {{Even(low), Even(high)}, {Odd(low), Odd(high)}};
+  static Wide Load(const uint8_t* p, int64_t part) {
+    const auto* pairs = reinterpret_cast<const __m256i*>(p);
+    return {Member(_mm256_loadu_si256(pairs), part), Member(_mm256_loadu_si256(pairs + 1), part)};
   }
-  static Wide Broadcast(const uint32_t* p) {
-    const __m256i pair = _mm256_set1_epi32(static_cast<int>(*p));
-    return {{Even(pair), Even(pair)}, {Odd(pair), Odd(pair)}};
-  }
-  static Lanes MulAdd(const Wide& a, const Wide& b, Lanes sums) { return Fma(a.even, b.even, Fma(a.odd, b.odd, sums)); }
+  static Wide Broadcast(const uint32_t* p, int64_t part) { return Set(__builtin_bit_cast(float, p[1 - part])); }
+  static Lanes MulAdd(Wide a, Wide b, Lanes sums) { return Fma(a, b, sums); }
 };
 
 // 32 weights as ValueTile takes them; returns sums + these, as rounded.
@@ -83,9 +81,17 @@ inline Lanes StoreWeights(uint32_t* to, Lanes low, Lanes high, Lanes sums) {
 template <>
 inline Lanes StoreWeights<FloatType::kBF16>(uint32_t* to, Lanes low, Lanes high, Lanes sums) {
   using Step = Steps<FloatType::kBF16>;
-  auto* words = reinterpret_cast<uint16_t*>(to);
-  StoreBf16(words, RoundBf16(low));
-  StoreBf16(words + 16, RoundBf16(high));
-  const uint32_t ones = 0x3f803f80;
-  return Step::MulAdd(Step::Load(reinterpret_cast<const uint8_t*>(to)), Step::Broadcast(&ones), sums);
+  const Lanes halves[2] = {RoundBf16(low), RoundBf16(high)};
+  Store(reinterpret_cast<float*>(to), halves[0]);
+  Store(reinterpret_cast<float*>(to) + 16, halves[1]);
+  const __m256i pairs[2] = {PackBf16(halves[0]), PackBf16(halves[1])};
+  const Lanes odd{Step::Member(pairs[0], 0), Step::Member(pairs[1], 0)};
+  const Lanes even{Step::Member(pairs[0], 1), Step::Member(pairs[1], 1)};
+  return Add(Add(sums, odd), even);
+}
+
+// Sixteen dimensions of a query from d on.
+template <FloatType kType>
+inline void StoreQuery(uint32_t* to, int64_t d, Lanes x) {
+  Store(reinterpret_cast<float*>(to) + d, kType == FloatType::kBF16 ? RoundBf16(x) : x);
 }

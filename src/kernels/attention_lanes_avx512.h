@@ -37,8 +37,11 @@ struct Steps {
   static constexpr int64_t kLaneBytes = kBytes;
   static constexpr int64_t kDims = 1;
   static constexpr int32_t kPositions = 1;
-  static Wide Load(const uint8_t* p) { return LoadWide<kType>(p, 0); }
-  static Wide Broadcast(const uint32_t* p) { return {_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(*p)))}; }
+  static constexpr int64_t kParts = 1, kWords = 1;
+  static Wide Load(const uint8_t* p, int64_t) { return LoadWide<kType>(p, 0); }
+  static Wide Broadcast(const uint32_t* p, int64_t) {
+    return {_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(*p)))};
+  }
   static Lanes MulAdd(Wide a, Wide b, Lanes sums) { return Fma(a, b, sums); }
 };
 // vdpbf16ps: sums = fma(even, even, fma(odd, odd, sums)), denormals flushed to zero. That this is what the instruction
@@ -50,8 +53,9 @@ struct Steps<FloatType::kBF16> {
   static constexpr int64_t kLaneBytes = 4;
   static constexpr int64_t kDims = 2;
   static constexpr int32_t kPositions = 2;
-  static Wide Load(const uint8_t* p) { return _mm512_loadu_si512(p); }
-  static Wide Broadcast(const uint32_t* p) { return _mm512_set1_epi32(static_cast<int>(*p)); }
+  static constexpr int64_t kParts = 1, kWords = 1;
+  static Wide Load(const uint8_t* p, int64_t) { return _mm512_loadu_si512(p); }
+  static Wide Broadcast(const uint32_t* p, int64_t) { return _mm512_set1_epi32(static_cast<int>(*p)); }
   static Lanes MulAdd(Wide a, Wide b, Lanes sums) {
     return {_mm512_dpbf16_ps(sums.v, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b))};
   }
@@ -69,4 +73,14 @@ inline Lanes StoreWeights<FloatType::kBF16>(uint32_t* to, Lanes low, Lanes high,
   const __m512i pairs = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high.v, low.v));  // no denormals here
   _mm512_storeu_si512(to, pairs);
   return Steps<FloatType::kBF16>::MulAdd(pairs, _mm512_set1_epi32(0x3f803f80), sums);
+}
+
+// Sixteen dimensions of a query from d on.
+template <FloatType kType>
+inline void StoreQuery(uint32_t* to, int64_t d, Lanes x) {
+  if (kType == FloatType::kBF16) {
+    StoreBf16(reinterpret_cast<uint16_t*>(to) + d, RoundBf16(x));
+  } else {
+    Store(reinterpret_cast<float*>(to) + d, x);
+  }
 }

@@ -51,8 +51,9 @@ struct Steps {
   static constexpr int64_t kLaneBytes = kBytes;
   static constexpr int64_t kDims = 1;
   static constexpr int32_t kPositions = 1;
-  static Wide Load(const uint8_t* p) { return LoadWide<kType>(p, 0); }
-  static Wide Broadcast(const uint32_t* p) { return Set(__builtin_bit_cast(float, *p)); }
+  static constexpr int64_t kParts = 1, kWords = 1;
+  static Wide Load(const uint8_t* p, int64_t) { return LoadWide<kType>(p, 0); }
+  static Wide Broadcast(const uint32_t* p, int64_t) { return Set(__builtin_bit_cast(float, *p)); }
   static Lanes MulAdd(const Wide& a, const Wide& b, const Lanes& sums) { return Fma(a, b, sums); }
 };
 // The order of vdpbf16ps: odd members of the pairs first, then even ones. The instruction also flushes denormals; that
@@ -66,11 +67,12 @@ struct Steps<FloatType::kBF16> {
   static constexpr int64_t kLaneBytes = 4;
   static constexpr int64_t kDims = 2;
   static constexpr int32_t kPositions = 2;
-  static Wide Load(const uint8_t* p) {
+  static constexpr int64_t kParts = 1, kWords = 1;
+  static Wide Load(const uint8_t* p, int64_t) {
     return {Each([&](int i) { return WidenAt<FloatType::kBF16>(p, 2 * i); }),
             Each([&](int i) { return WidenAt<FloatType::kBF16>(p, 2 * i + 1); })};
   }
-  static Wide Broadcast(const uint32_t* p) {
+  static Wide Broadcast(const uint32_t* p, int64_t) {
     return {Set(__builtin_bit_cast(float, *p << 16)), Set(__builtin_bit_cast(float, *p & 0xffff0000U))};
   }
   static Lanes MulAdd(const Wide& a, const Wide& b, const Lanes& sums) {
@@ -92,5 +94,15 @@ inline Lanes StoreWeights<FloatType::kBF16>(uint32_t* to, const Lanes& low, cons
   StoreBf16(words, RoundBf16(low));
   StoreBf16(words + 16, RoundBf16(high));
   const uint32_t ones = 0x3f803f80;
-  return Step::MulAdd(Step::Load(reinterpret_cast<const uint8_t*>(to)), Step::Broadcast(&ones), sums);
+  return Step::MulAdd(Step::Load(reinterpret_cast<const uint8_t*>(to), 0), Step::Broadcast(&ones, 0), sums);
+}
+
+// Sixteen dimensions of a query from d on.
+template <FloatType kType>
+inline void StoreQuery(uint32_t* to, int64_t d, const Lanes& x) {
+  if (kType == FloatType::kBF16) {
+    StoreBf16(reinterpret_cast<uint16_t*>(to) + d, RoundBf16(x));
+  } else {
+    Store(reinterpret_cast<float*>(to) + d, x);
+  }
 }

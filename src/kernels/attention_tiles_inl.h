@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two small matrix products of attention: queries by keys, weights by values. Included by target files inside their
 // unnamed namespace, after attention_lanes_<target>.h, which has
-//   Steps<type>: what one step of a chain reads and does; kTileColumns; HalvesAtOnce, BlocksAtOnce, ChunksAtOnce.
+//   Steps<type>: what one step of a chain reads and does, in kParts parts one after the other, and in how many dwords
+//   (kWords) what all lanes multiply by lies; StoreQuery, StoreWeights, which put it there; kTileColumns; HalvesAtOnce,
+//   BlocksAtOnce, ChunksAtOnce.
 
 constexpr int64_t kMaxScores = (kTileColumns > kMaxBlocksAtOnce ? kTileColumns : kMaxBlocksAtOnce) * 2 * 32;
 
-// From a packed query to the next: dwords of one step each, rounded up to whole vectors, and 4 more, so that a step's
+// From a packed query to the next: dwords of all steps, rounded up to whole vectors, and 4 more, so that a step's
 // dwords of eight queries do not lie in one bank of the cache (7B, 1,000 positions, 64 rows: 123 to 131 ms without).
 template <FloatType kType>
 inline int64_t QueryStride(int64_t head_dim) {
-  return ValueWidth(head_dim) / Steps<kType>::kDims + 4;
+  return ValueWidth(head_dim) / Steps<kType>::kDims * Steps<kType>::kWords + 4;
 }
 
 // scores[b][c][i], for kHalves * 16 positions i of each block: one chain over the steps, in order. The unrolling is
@@ -23,16 +25,20 @@ inline void ScoreTile(const uint32_t* q, int64_t q_stride, int64_t steps, const 
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kColumns * kUnits; ++i) sums[i] = Set(0.0F);
   for (int64_t s = 0; s < steps; ++s) {
-    typename Step::Wide wide[kUnits];
+#pragma GCC unroll 2
+    for (int64_t part = 0; part < Step::kParts; ++part) {
+      typename Step::Wide wide[kUnits];
 #pragma GCC unroll 8
-    for (int64_t u = 0; u < kUnits; ++u) {
-      const int64_t at = (2 * s + half + u % kHalves) * kLaneBytes;
-      wide[u] = Step::Load(keys[u / kHalves] + at);
-      __builtin_prefetch(ahead[u / kHalves] + at, 0, 2);
-    }
+      for (int64_t u = 0; u < kUnits; ++u) {
+        const int64_t at = (2 * s + half + u % kHalves) * kLaneBytes;
+        wide[u] = Step::Load(keys[u / kHalves] + at, part);
+        if (part == 0) __builtin_prefetch(ahead[u / kHalves] + at, 0, 2);
+      }
+      const uint32_t* x = q + s * Step::kWords;
 #pragma GCC unroll 16
-    for (int64_t i = 0; i < kColumns * kUnits; ++i) {
-      sums[i] = Step::MulAdd(wide[i % kUnits], Step::Broadcast(q + i / kUnits * q_stride + s), sums[i]);
+      for (int64_t i = 0; i < kColumns * kUnits; ++i) {
+        sums[i] = Step::MulAdd(wide[i % kUnits], Step::Broadcast(x + i / kUnits * q_stride, part), sums[i]);
+      }
     }
   }
 #pragma GCC unroll 16
@@ -98,7 +104,7 @@ template <FloatType kType, int64_t kColumns, int64_t kChunks>
 inline void AddOwn(const OwnSteps& own, int32_t begin, int32_t end, int64_t d, const uint32_t* weights, Lanes* sums) {
   using Step = Steps<kType>;
   for (int32_t s = begin; s < end; ++s) {
-    typename Step::Wide wide[kChunks] = {};
+    typename Step::Wide wide[Step::kParts][kChunks] = {};
     const Place* loaded = nullptr;
 #pragma GCC unroll 8
     for (int64_t c = 0; c < kColumns; ++c) {
@@ -113,12 +119,19 @@ inline void AddOwn(const OwnSteps& own, int32_t begin, int32_t end, int64_t d, c
           alignas(64) uint32_t merged[16];
           if (kType == FloatType::kBF16 && place.merged()) MergePairs(place, offset, merged);
           const bool as_it_lies = kType != FloatType::kBF16 || !place.merged();
-          wide[k] = Step::Load(as_it_lies ? place.first + offset : reinterpret_cast<const uint8_t*>(merged));
+          const uint8_t* from = as_it_lies ? place.first + offset : reinterpret_cast<const uint8_t*>(merged);
+#pragma GCC unroll 2
+          for (int64_t part = 0; part < Step::kParts; ++part) wide[part][k] = Step::Load(from, part);
         }
       }
+      const uint32_t* weight = weights + c * 32 + s * Step::kWords;
+#pragma GCC unroll 2
+      for (int64_t part = 0; part < Step::kParts; ++part) {
 #pragma GCC unroll 8
-      for (int64_t k = 0; k < kChunks; ++k) {
-        sums[c * kChunks + k] = Step::MulAdd(wide[k], Step::Broadcast(weights + c * 32 + s), sums[c * kChunks + k]);
+        for (int64_t k = 0; k < kChunks; ++k) {
+          Lanes& sum = sums[c * kChunks + k];
+          sum = Step::MulAdd(wide[part][k], Step::Broadcast(weight, part), sum);
+        }
       }
     }
   }
@@ -137,15 +150,19 @@ inline void ValueTile(const ValueRows& rows, int64_t d, int64_t width, const uin
   for (int64_t s = rows.begin; s < rows.end; ++s) {
     const uint8_t* from = rows.base + s * rows.stride + d * Step::kLaneBytes;
     const uint8_t* ahead = rows.ahead + s * rows.stride + d * Step::kLaneBytes;
-    typename Step::Wide wide[kChunks];
+#pragma GCC unroll 2
+    for (int64_t part = 0; part < Step::kParts; ++part) {
+      typename Step::Wide wide[kChunks];
 #pragma GCC unroll 8
-    for (int64_t k = 0; k < kChunks; ++k) {
-      wide[k] = Step::Load(from + k * kLaneBytes);
-      __builtin_prefetch(ahead + k * kLaneBytes, 0, 2);
-    }
+      for (int64_t k = 0; k < kChunks; ++k) {
+        wide[k] = Step::Load(from + k * kLaneBytes, part);
+        if (part == 0) __builtin_prefetch(ahead + k * kLaneBytes, 0, 2);
+      }
+      const uint32_t* weight = weights + s * Step::kWords;
 #pragma GCC unroll 16
-    for (int64_t i = 0; i < kColumns * kChunks; ++i) {
-      sums[i] = Step::MulAdd(wide[i % kChunks], Step::Broadcast(weights + i / kChunks * 32 + s), sums[i]);
+      for (int64_t i = 0; i < kColumns * kChunks; ++i) {
+        sums[i] = Step::MulAdd(wide[i % kChunks], Step::Broadcast(weight + i / kChunks * 32, part), sums[i]);
+      }
     }
   }
   if constexpr (kOwn) AddOwn<kType, kColumns, kChunks>(*rows.own, rows.end, rows.own->end, d, weights, sums);

@@ -4,8 +4,9 @@
 
 // exp(x) of x <= 88: 2^k * p(r), |r| <= ln2 / 2; error below 2 units in the last place (tested). Below -87.3 the result
 // is 0; NaN stays NaN. Softmax and SiLU take it of nothing above kMaxAbove (attention_weigh_inl.h), so k is one power
-// of two.
-inline Lanes Exp(Lanes x) {
+// of two. Inlined, because two registers of lanes would go to a function by way of memory (AVX2, 64 rows of attention:
+// 367 -> 333 ms).
+[[gnu::always_inline]] inline Lanes Exp(Lanes x) {
   const Lanes magic = Set(12582912.0F);       // 1.5 * 2^23: adding it rounds to an integer
   const Lanes clamped = Max(Set(-88.0F), x);  // the second for NaN
   const Lanes shifted = Fma(clamped, Set(1.44269504F), magic);
