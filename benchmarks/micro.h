@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "kernels/kernels.h"
 
 namespace hydrant::micro {
 
@@ -37,6 +38,9 @@ base::ThreadPool& Pool(int threads);
 
 // False, and the benchmark ends with a message, where the machine cannot run it.
 bool Require(benchmark::State& state, bool present, const char* message);
+
+// The kernels of a target; null, and the benchmark ends with a message, where the machine lacks it.
+const kernels::KernelTable* RequireTarget(benchmark::State& state, const char* target);
 
 // `count` values, aligned to 4 KB.
 template <typename T>

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 namespace hydrant::micro {
 
@@ -56,6 +57,14 @@ base::ThreadPool& Pool(int threads) {
 bool Require(benchmark::State& state, bool present, const char* message) {
   if (!present) state.SkipWithError(message);
   return present;
+}
+
+const kernels::KernelTable* RequireTarget(benchmark::State& state, const char* target) {
+  for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
+    if (std::strcmp(target, table->name) == 0) return table;
+  }
+  state.SkipWithError("skipped: this machine lacks the target");
+  return nullptr;
 }
 
 }  // namespace hydrant::micro

@@ -15,13 +15,6 @@ namespace {
 using kernels::KernelTable;
 using kernels::PackedMatmulArgs;
 
-const KernelTable* TableNamed(const std::string& name) {
-  for (const KernelTable* table : kernels::AvailableKernels()) {
-    if (name == table->name) return table;
-  }
-  return nullptr;
-}
-
 // A random matrix in 4 bits, as `table` reads it, and rows of codes for it, packed for one table.
 class Problem {
  public:
@@ -111,12 +104,10 @@ class Problem {
   std::vector<float> row_scales_, scales_, out_;
 };
 
-constexpr const char* kNoTarget = "skipped: this machine lacks the target";
-
 // 64 outputs x 4096 inputs, 135 KB. Cycles of a step of `outputs` outputs x 128 inputs.
 void MatmulFromL2(benchmark::State& state, const char* name, int64_t step_outputs) {
-  const KernelTable* table = TableNamed(name);
-  if (table == nullptr) return state.SkipWithError(kNoTarget);
+  const KernelTable* table = RequireTarget(state, name);
+  if (table == nullptr) return;
   Problem problem(*table, 80, 4096, state.range(0));
   if (!Require(state, problem.Check(*table), "differs from the portable kernel")) return;
   const PackedMatmulArgs args = problem.ArgsFor(*table);
@@ -127,8 +118,8 @@ void MatmulFromL2(benchmark::State& state, const char* name, int64_t step_output
 
 // 65,536 outputs x 4096 inputs, 138 MB: more than a last-level cache holds. In turn with reads of the same bytes.
 void MatmulFromMemory(benchmark::State& state, const char* name) {
-  const KernelTable* table = TableNamed(name);
-  if (table == nullptr) return state.SkipWithError(kNoTarget);
+  const KernelTable* table = RequireTarget(state, name);
+  if (table == nullptr) return;
   Problem problem(*table, 65536, 4096, state.range(0));
   if (!Require(state, problem.Check(*table), "differs from the portable kernel")) return;
   const PackedMatmulArgs args = problem.ArgsFor(*table);
@@ -205,11 +196,15 @@ void RegisterMatmulBenchmarks() {
   rows(benchmark::RegisterBenchmark("07_tiles_from_memory/amx", MatmulFromMemory, "amx"), {1, 16, 32, 64})
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);
-  rows(benchmark::RegisterBenchmark("09_vnni_line_from_L2/avx512", MatmulFromL2, "avx512", 1), {1, 2, 4, 6, 8, 12, 16})
-      ->UseRealTime();
-  rows(benchmark::RegisterBenchmark("09_vnni_from_memory/avx512", MatmulFromMemory, "avx512"), {1, 4, 8, 16})
-      ->UseManualTime()
-      ->Unit(benchmark::kMillisecond);
+  for (const char* target : {"avx512", "avx2"}) {
+    const std::string name = target;
+    rows(benchmark::RegisterBenchmark(("09_line_from_L2/" + name).c_str(), MatmulFromL2, target, 1),
+         {1, 2, 4, 6, 8, 12, 16})
+        ->UseRealTime();
+    rows(benchmark::RegisterBenchmark(("09_from_memory/" + name).c_str(), MatmulFromMemory, target), {1, 4, 8, 16})
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond);
+  }
   for (const KernelTable* table : kernels::AvailableKernels()) {
     const std::string name = table->name;
     benchmark::RegisterBenchmark(("12_quantize_4096_to_lines/" + name).c_str(), QuantizeRow, table, false)

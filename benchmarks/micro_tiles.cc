@@ -2,7 +2,6 @@
 // 02, 03, 04, 10, 13, 14: tile instructions alone, where there are any.
 #include <cmath>
 #include <cstring>
-#include <string>
 
 #include "kernels/cpu_features.h"
 #include "kernels/kernels.h"
@@ -186,10 +185,8 @@ void RegisterInstructions() {}
 
 // One kv head of 128 dimensions over blocks that stay in L2, for so many columns: the cost of a block.
 void BlockAttention(benchmark::State& state, const char* target, kernels::FloatType type) {
-  if (!Require(state, std::string(target) == "amx" ? HasAmx() : kernels::DetectCpuFeatures().avx512,
-               std::string(target) == "amx" ? kNoAmx : "skipped: this machine has no AVX-512")) {
-    return;
-  }
+  const kernels::KernelTable* table = RequireTarget(state, target);
+  if (table == nullptr) return;
   constexpr int64_t kHeadDim = 128;
   constexpr int32_t kBlocks = 16;
   const int64_t columns = state.range(0), bytes = type == kernels::FloatType::kF32 ? 4 : 2;
@@ -215,9 +212,8 @@ void BlockAttention(benchmark::State& state, const char* target, kernels::FloatT
   args.q_stride = args.out_stride = columns * kHeadDim;
   args.out = out.get();
   args.scratch = scratch.get();
-  const kernels::KernelTable& table = kernels::KernelsFor(target);
   const Stopwatch watch;
-  while (state.KeepRunning()) table.attention(args);
+  while (state.KeepRunning()) table->attention(args);
   float value;
   std::memset(&value, 0x3c, sizeof(value));
   if (std::abs(out[0] / value - 1) > 0.01F) state.SkipWithError("the mean of equal values is another");
@@ -234,6 +230,8 @@ void RegisterTileBenchmarks() {
   attention("13_attention_block/amx", "amx", kernels::FloatType::kBF16);
   attention("13_attention_block/avx512_bf16", "avx512", kernels::FloatType::kBF16);
   attention("13_attention_block/avx512_f32", "avx512", kernels::FloatType::kF32);
+  attention("13_attention_block/avx2_bf16", "avx2", kernels::FloatType::kBF16);
+  attention("13_attention_block/avx2_f32", "avx2", kernels::FloatType::kF32);
 }
 
 }  // namespace hydrant::micro
