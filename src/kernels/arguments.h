@@ -13,7 +13,7 @@ enum class FloatType : uint8_t { kF32, kBF16, kF16 };
 // f32 matmul order (docs/algorithms/order_of_additions.md): the inputs in 8 slices of `slice` = ceil(I / 8), each one
 // fused chain.
 inline constexpr int64_t kSlices = 8;
-// Rows that one pass over the slices takes. So few never go by lanes, however many a vector has.
+// Rows that one pass over the slices takes.
 inline constexpr int64_t kSliceRows = 8;
 // Rows of one call: weights are read once for them.
 inline constexpr int64_t kMatmulRows = 64;

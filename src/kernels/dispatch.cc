@@ -47,7 +47,7 @@ KernelTable MakeAvx2() {
   table.name = "avx2";
   table.matmul = MatmulAvx2;
   table.row_lanes = 8;
-  table.min_row_lanes = 5;
+  table.min_row_lanes = 3;
   table.pack_lanes = PackLanesAvx2;
   table.packed_matmul = PackedMatmulAvx2;
   table.reads_lines = true;

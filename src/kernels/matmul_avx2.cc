@@ -21,7 +21,6 @@ inline V LoadV(const float* p) { return _mm256_loadu_ps(p); }
 inline void StoreV(float* p, V a) { _mm256_storeu_ps(p, a); }
 inline V AddV(V a, V b) { return _mm256_add_ps(a, b); }
 inline V FmaV(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
-inline V Broadcast(const float* p) { return _mm256_broadcast_ss(p); }
 inline V BroadcastSlices(const float* p) { return _mm256_loadu_ps(p); }
 
 inline __m128i Load128(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
@@ -30,6 +29,33 @@ template <FloatType kType>
 inline __m256 Widen(__m128i halves) {
   if (kType == FloatType::kF16) return _mm256_cvtph_ps(halves);
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+
+// Halves take more operations: both conversion and broadcast shuffle.
+template <FloatType kType>
+constexpr bool kWidens = kType == FloatType::kF16;
+
+// The weight at p, to all lanes.
+template <FloatType kType>
+inline V BroadcastOne(const uint8_t* p) {
+  static_assert(!kWidens<kType>);
+  if (kType == FloatType::kF32) return _mm256_broadcast_ss(reinterpret_cast<const float*>(p));
+  uint16_t bits;
+  __builtin_memcpy(&bits, p, 2);
+  return _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(static_cast<uint32_t>(bits) << 16)));
+}
+
+// The weight at p and the next.
+template <FloatType kType>
+inline void BroadcastPair(const uint8_t* p, V* weights) {
+  if (kType == FloatType::kF32) {
+    weights[0] = BroadcastOne<kType>(p);
+    weights[1] = BroadcastOne<kType>(p + 4);
+    return;
+  }
+  const __m256i both = _mm256_castps_si256(_mm256_broadcast_ss(reinterpret_cast<const float*>(p)));
+  weights[0] = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
+  weights[1] = _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32(-65536)));
 }
 
 // `to` has room for a multiple of 8.

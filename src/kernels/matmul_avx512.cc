@@ -20,13 +20,30 @@ inline V LoadV(const float* p) { return _mm512_loadu_ps(p); }
 inline void StoreV(float* p, V a) { _mm512_storeu_ps(p, a); }
 inline V AddV(V a, V b) { return _mm512_add_ps(a, b); }
 inline V FmaV(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
-inline V Broadcast(const float* p) { return _mm512_set1_ps(*p); }
 inline V BroadcastSlices(const float* p) { return _mm512_broadcast_f32x8(_mm256_loadu_ps(p)); }
 
 template <FloatType kType>
 inline __m512 Widen(__m256i halves) {
   if (kType == FloatType::kF16) return _mm512_cvtph_ps(halves);
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+// Weights as they lie have not been measured here: shifts and masks of bf16 share the ports of multiplications.
+template <FloatType>
+constexpr bool kWidens = true;
+
+// The weight at p, to all lanes.
+template <FloatType kType>
+inline V BroadcastOne(const uint8_t* p) {
+  static_assert(kType == FloatType::kF32);
+  return _mm512_set1_ps(*reinterpret_cast<const float*>(p));
+}
+
+// The weight at p and the next.
+template <FloatType kType>
+inline void BroadcastPair(const uint8_t* p, V* weights) {
+  weights[0] = BroadcastOne<kType>(p);
+  weights[1] = BroadcastOne<kType>(p + 4);
 }
 
 // `to` has room for a multiple of 16.

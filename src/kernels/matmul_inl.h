@@ -3,19 +3,15 @@
 // (docs/algorithms/order_of_additions.md):
 // - few rows, *slices*: a vector holds one step of all 8 input slices of an output, transposed in registers from the 8
 //   streams of a weight row. Cost is near one read of the weights; a further row adds one fused multiply-add a vector;
-// - many rows, *lanes*: a vector holds one input of as many rows as it has lanes, and a weight is broadcast. Weights
-//   are widened once per 64 rows into a panel that stays in L1.
+// - many rows, *lanes*: a vector holds one input of as many rows as it has lanes, and a weight is broadcast
+//   (matmul_lanes_inl.h).
 // Loops over rows, outputs and vectors are unrolled by name: GCC 12 keeps arrays of registers in memory around loops
 // that it has not unrolled early (four rows of bf16: 21 -> 33 GMAC/s on one core of AMD Zen 4, prefetches included).
 // Included by target files inside their unnamed namespace, after the primitives: V, kLanes, kSliceOutputs, Zero, LoadV,
-// StoreV, AddV, FmaV, Broadcast, SliceVectors, BroadcastSlices, Expand, WidenRow, Transpose, SumSlices.
+// StoreV, AddV, FmaV, BroadcastOne, BroadcastPair, SliceVectors, BroadcastSlices, Expand, kWidens, WidenRow, Transpose,
+// SumSlices.
 
 constexpr int64_t kPanel = 16;  // outputs
-// Inputs: a panel of 16 * 144 floats takes 9 KiB, 32 rows of inputs 16 KiB of a 48 KiB L1.
-constexpr int64_t kChunk = 128;
-// Not a multiple of 4 KiB / 16: rows of the panel must not fall on the same cache sets.
-constexpr int64_t kStride = 144;
-constexpr int64_t kMaxRows = 64;  // ops.cc splits more
 
 inline int64_t ElementBytes(FloatType type) { return type == FloatType::kF32 ? 4 : 2; }
 
@@ -34,148 +30,7 @@ inline void StoreOutput(const MatmulArgs& args, int64_t row, int64_t output, flo
   out = args.add ? out + value : value;
 }
 
-// --- lanes ---
-
-// Sums of [output][row]; `level` are the open sums of the tree over slices, `partial` an unfinished chain.
-struct Panel {
-  alignas(64) float weights[kPanel][kStride];
-  alignas(64) float partial[kPanel][kMaxRows];
-  alignas(64) float level[3][kPanel][kMaxRows];
-};
-
-// Adds slice s to ((0+1)+(2+3))+((4+5)+(6+7)); complete in level[0] after s = 7.
-inline void MergeSlice(Panel& panel, int64_t s, int64_t output, int64_t row, V sum) {
-  float* const zero = &panel.level[0][output][row];
-  float* const one = &panel.level[1][output][row];
-  float* const two = &panel.level[2][output][row];
-  switch (s) {
-    case 0: StoreV(zero, sum); break;
-    case 1: StoreV(zero, AddV(LoadV(zero), sum)); break;
-    case 2: StoreV(one, sum); break;
-    case 3: StoreV(zero, AddV(LoadV(zero), AddV(LoadV(one), sum))); break;
-    case 4: StoreV(one, sum); break;
-    case 5: StoreV(one, AddV(LoadV(one), sum)); break;
-    case 6: StoreV(two, sum); break;
-    default: StoreV(zero, AddV(LoadV(zero), AddV(LoadV(one), AddV(LoadV(two), sum)))); break;
-  }
-}
-
-// One chunk of one slice.
-struct ChunkRange {
-  int64_t slice, begin, count;  // inputs
-  bool first, last;             // of its slice
-  bool padded;                  // the slices way pads this slice with zeros, which turns a sum of -0 into +0
-};
-
-// kVectors * kLanes rows from `row` on, kOutputs outputs from `output` on.
-template <int64_t kVectors, int64_t kOutputs>
-inline void MultiplyTile(const MatmulArgs& args, const ChunkRange& chunk, int64_t output, int64_t row, Panel& panel) {
-  const int64_t group_stride = args.inputs * kLanes;
-  const float* x = args.packed_lanes + row * args.inputs + chunk.begin * kLanes;
-  V sums[kOutputs][kVectors];
-#pragma GCC unroll 16
-  for (int64_t o = 0; o < kOutputs; ++o) {
-#pragma GCC unroll 16
-    for (int64_t v = 0; v < kVectors; ++v) {
-      sums[o][v] = chunk.first ? Zero() : LoadV(&panel.partial[output + o][row + v * kLanes]);
-    }
-  }
-  const float* w = panel.weights[output];
-  for (int64_t j = 0; j < chunk.count; ++j) {
-    V inputs[kVectors];
-#pragma GCC unroll 16
-    for (int64_t v = 0; v < kVectors; ++v) inputs[v] = LoadV(x + v * group_stride + j * kLanes);
-#pragma GCC unroll 16
-    for (int64_t o = 0; o < kOutputs; ++o) {
-      const V weight = Broadcast(w + o * kStride + j);
-#pragma GCC unroll 16
-      for (int64_t v = 0; v < kVectors; ++v) sums[o][v] = FmaV(inputs[v], weight, sums[o][v]);
-    }
-  }
-#pragma GCC unroll 16
-  for (int64_t o = 0; o < kOutputs; ++o) {
-#pragma GCC unroll 16
-    for (int64_t v = 0; v < kVectors; ++v) {
-      const int64_t r = row + v * kLanes;
-      if (!chunk.last) {
-        StoreV(&panel.partial[output + o][r], sums[o][v]);
-      } else {
-        MergeSlice(panel, chunk.slice, output + o, r, chunk.padded ? AddV(sums[o][v], Zero()) : sums[o][v]);
-      }
-    }
-  }
-}
-
-void MultiplyChunk(const MatmulArgs& args, const ChunkRange& chunk, int64_t padded_rows, Panel& panel) {
-  int64_t row = 0;
-  for (; row + 2 * kLanes <= padded_rows; row += 2 * kLanes) {
-    for (int64_t o = 0; o < kPanel; o += kTileOutputs) MultiplyTile<2, kTileOutputs>(args, chunk, o, row, panel);
-  }
-  if (row < padded_rows) {
-    for (int64_t o = 0; o < kPanel; o += 2 * kTileOutputs)
-      MultiplyTile<1, 2 * kTileOutputs>(args, chunk, o, row, panel);
-  }
-}
-
-template <FloatType kType>
-inline void WidenChunk(const MatmulArgs& args, int64_t output, int64_t outputs, const ChunkRange& chunk, Panel& panel) {
-  constexpr int64_t kBytes = kType == FloatType::kF32 ? 4 : 2;
-  for (int64_t o = 0; o < outputs; ++o) {
-    const uint8_t* from = WeightRow(args, output + o) + chunk.begin * kBytes;
-    // The next panel, into L2: the rows of a panel are as many streams, more than the hardware follows well.
-    const uint8_t* next = from + kPanel * args.row_stride * kBytes;
-    for (int64_t b = 0; b < chunk.count * kBytes; b += 64) __builtin_prefetch(next + b, 0, 2);
-    WidenRow<kType>(from, chunk.count, panel.weights[o]);
-  }
-}
-
-// Bias and old output are added row by row, once outputs are the fast index again.
-void StorePanel(const MatmulArgs& args, int64_t output, int64_t outputs, Panel& panel) {
-  for (int64_t row = 0; row < args.lane_rows; row += kLanes) {
-    for (int64_t o = 0; o < outputs; o += kLanes) {
-      V block[kLanes];
-#pragma GCC unroll 16
-      for (int64_t i = 0; i < kLanes; ++i) block[i] = LoadV(&panel.level[0][o + i][row]);
-      Transpose(block);
-      const int64_t rows = args.lane_rows - row < kLanes ? args.lane_rows - row : kLanes;
-      const int64_t columns = outputs - o < kLanes ? outputs - o : kLanes;
-      for (int64_t r = 0; r < rows; ++r) {
-        float* out = args.out + (row + r) * args.out_stride + output + o;
-        V value = block[r];
-        if (columns < kLanes) {
-          alignas(64) float sums[kLanes];
-          StoreV(sums, value);
-          for (int64_t c = 0; c < columns; ++c) StoreOutput(args, row + r, output + o + c, sums[c]);
-          continue;
-        }
-        if (args.bias != nullptr) value = AddV(value, LoadV(args.bias + output + o));
-        StoreV(out, args.add ? AddV(LoadV(out), value) : value);
-      }
-    }
-  }
-}
-
-template <FloatType kType>
-void MultiplyLanes(const MatmulArgs& args, int64_t output, int64_t outputs, Panel& panel) {
-  const int64_t padded_rows = (args.lane_rows + kLanes - 1) / kLanes * kLanes;
-  for (int64_t s = 0; s < kSlices; ++s) {
-    const int64_t count = SliceCount(args, s);
-    int64_t done = 0;
-    do {
-      ChunkRange chunk;
-      chunk.slice = s;
-      chunk.begin = s * args.slice + done;
-      chunk.count = count - done < kChunk ? count - done : kChunk;
-      chunk.first = done == 0;
-      done += chunk.count;
-      chunk.last = done == count;
-      chunk.padded = count < args.padded_slice;
-      WidenChunk<kType>(args, output, outputs, chunk, panel);
-      MultiplyChunk(args, chunk, padded_rows, panel);
-    } while (done < count);
-  }
-  StorePanel(args, output, outputs, panel);
-}
+#include "kernels/matmul_lanes_inl.h"
 
 // --- slices ---
 
@@ -327,7 +182,6 @@ void MultiplySlicesRows(const MatmulArgs& args, int64_t output, int64_t outputs)
 template <FloatType kType>
 void MatmulOf(const MatmulArgs& args, int64_t output_begin, int64_t output_end) {
   Panel panel;
-  if (args.lane_rows > 0) __builtin_memset(panel.weights, 0, sizeof(panel.weights));  // outputs past the end
   for (int64_t output = output_begin; output < output_end; output += kPanel) {
     const int64_t outputs = output_end - output < kPanel ? output_end - output : kPanel;
     if (args.lane_rows > 0) MultiplyLanes<kType>(args, output, outputs, panel);
@@ -339,18 +193,4 @@ void MatmulKernel(const MatmulArgs& args, int64_t output_begin, int64_t output_e
   if (args.type == FloatType::kF32) return MatmulOf<FloatType::kF32>(args, output_begin, output_end);
   if (args.type == FloatType::kBF16) return MatmulOf<FloatType::kBF16>(args, output_begin, output_end);
   MatmulOf<FloatType::kF16>(args, output_begin, output_end);
-}
-
-// `rows` <= kLanes rows of x as [inputs][kLanes], zero lanes after them.
-void PackLanesKernel(const float* x, int64_t stride, int64_t rows, int64_t inputs, float* packed) {
-  int64_t i = 0;
-  for (; i + kLanes <= inputs; i += kLanes) {
-    V block[kLanes];
-    for (int64_t r = 0; r < kLanes; ++r) block[r] = r < rows ? LoadV(x + r * stride + i) : Zero();
-    Transpose(block);
-    for (int64_t j = 0; j < kLanes; ++j) StoreV(packed + (i + j) * kLanes, block[j]);
-  }
-  for (; i < inputs; ++i) {
-    for (int64_t r = 0; r < kLanes; ++r) packed[i * kLanes + r] = r < rows ? x[r * stride + i] : 0.0F;
-  }
 }
