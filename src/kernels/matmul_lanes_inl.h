@@ -97,7 +97,8 @@ inline void MultiplyInputs(const float* x, int64_t group_stride, const uint8_t* 
 // kVectors * kLanes rows from `row` on, kOutputs outputs from `output` on. Not inline: among others' GCC 12 keeps these
 // addresses in memory (8 rows in place 25 -> 29 GMAC/s).
 template <FloatType kType, int64_t kVectors, int64_t kOutputs>
-[[gnu::noinline]] void MultiplyTile(const MatmulArgs& args, const Piece& piece, int64_t output, int64_t row, Panel& panel) {
+[[gnu::noinline]] void MultiplyTile(const MatmulArgs& args, const Piece& piece, int64_t output, int64_t row,
+                                    Panel& panel) {
   constexpr int64_t kBytes = kType == FloatType::kF32 ? 4 : 2;
   constexpr int64_t kLineInputs = 64 / kBytes;
   const int64_t group_stride = args.inputs * kLanes;
