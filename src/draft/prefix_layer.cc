@@ -41,7 +41,7 @@ void PrefixLayer::Run(PrefixCache& cache, kernels::ConstRows hidden, std::vector
                      .slot = position});
     std::copy_n(hidden.row(r), hidden.cols, x_.row(r));
   }
-  layer_.Reserve(rows_);
+  layer_.Reserve(rows_, 1);
   kernels::Region(*queue_, [&](kernels::Queue& queue) {
     layer_.Rotate(queue, positions_, inv_freq_);
     layer_.Run(queue, weights_, cache.pool.layer(0), x_);

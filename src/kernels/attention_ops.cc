@@ -192,6 +192,22 @@ void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvL
   Attention(queue, q, made, kv, out);
 }
 
+void RotateStore(Queue& queue, Rows k, ConstRows v, const HeadRotation& rotation, std::span<const RowKv> rows,
+                 const KvLayer& kv) {
+  HYDRANT_CHECK(k.cols == kv.num_kv_heads * kv.head_dim && v.cols == k.cols && k.rows == v.rows);
+  HYDRANT_CHECK(k.rows == static_cast<int64_t>(rows.size()) && rotation.cos.rows == k.rows);
+  HYDRANT_CHECK(kv.dtype != DType::kBF16 || kv.head_dim % 2 == 0);
+  // The heads that RotateStoreAttend gives to this thread, or it waits before it attends.
+  ForOwnItems(queue, kv.num_kv_heads, 6 * k.rows * kv.head_dim, [&](int64_t begin, int64_t end) {
+    for (int64_t h = begin; h < end; ++h) {
+      for (int64_t r = 0; r < k.rows; ++r) {
+        RotateHead(*queue.table, k.row(r) + h * kv.head_dim, rotation, rotation.norms.k, r);
+      }
+      StoreHead(*queue.table, k, v, rows, kv, h);
+    }
+  });
+}
+
 void RotateStoreAttend(Queue& queue, Rows q, Rows k, ConstRows v, const HeadRotation& rotation,
                        const AttentionPlan& plan, const KvLayer& kv, Rows out) {
   const int64_t threads = queue.pool->num_threads(), rows = q.rows;

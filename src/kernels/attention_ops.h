@@ -60,6 +60,11 @@ void Attention(Queue& queue, ConstRows q, const AttentionPlan& plan, const KvLay
 void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvLayer& kv,
                const AttentionOptions& options, Rows out);
 
+// The keys and values of rows that do not attend themselves, like those of all but the last row of a prompt in its last
+// layer: rotates and stores as RotateStoreAttend does. It does not wait for the other threads: RotateStoreAttend of
+// later rows of the same pass follows.
+void RotateStore(Queue& queue, Rows k, ConstRows v, const HeadRotation& rotation, std::span<const RowKv> rows,
+                 const KvLayer& kv);
 // RotateHeads, StoreKv and Attention in one op. Inside a region a thread goes through all three with its own heads
 // where it can, and waits for the others once in place of three times.
 void RotateStoreAttend(Queue& queue, Rows q, Rows k, ConstRows v, const HeadRotation& rotation,

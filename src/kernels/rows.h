@@ -17,6 +17,7 @@ struct Rows {
   Rows(Matrix& m)
       : data(m.data()), rows(m.rows()), cols(m.cols()), stride(m.stride()) {}  // NOLINT(google-explicit-constructor)
   float* row(int64_t r) const { return data + r * stride; }
+  Rows Part(int64_t first, int64_t count) const { return {row(first), count, cols, stride}; }
 };
 struct ConstRows {
   const float* data = nullptr;
@@ -29,6 +30,7 @@ struct ConstRows {
   ConstRows(const Rows& m)
       : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}  // NOLINT(google-explicit-constructor)
   const float* row(int64_t r) const { return data + r * stride; }
+  ConstRows Part(int64_t first, int64_t count) const { return {row(first), count, cols, stride}; }
 };
 
 }  // namespace hydrant::kernels

@@ -38,7 +38,7 @@ void Decoder::Reserve(const RowBatch& batch, ForwardOutput& output) {
   const ModelConfig& config = weights_->config;
   const int64_t rows = batch.num_rows();
   const auto wanted = static_cast<int64_t>(batch.logit_rows().size());
-  layer_.Reserve(batch.kv());
+  layer_.Reserve(batch.kv(), rows);
   x_.Resize(rows, config.hidden_size);
   output.hidden.Resize(rows, config.hidden_size);
   if (capture_layer_ >= 0) output.captured.Resize(rows, config.hidden_size);

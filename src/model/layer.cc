@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/layer.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "base/check.h"
 
 namespace hydrant::model {
 namespace {
@@ -25,28 +28,34 @@ LayerRunner::LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::
     : table_(queue->table), num_threads_(queue->pool->num_threads()), config_(config) {
   for (const LayerWeights& layer : layers) {
     for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.gate, &layer.up}) hidden_input_.Uses(*linear);
+    for (const Linear* linear : {&layer.gate, &layer.up}) last_input_.Uses(*linear);
     context_input_.Uses(layer.o);
     inner_input_.Uses(layer.down);
   }
 }
 
-void LayerRunner::Reserve(std::span<const kernels::RowKv> kv_rows) {
+void LayerRunner::Reserve(std::span<const kernels::RowKv> kv_rows, int64_t outputs) {
   const kernels::AttentionOptions options{.num_heads = config_.num_heads,
                                           .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
                                           .window = config_.sliding_window};
-  plan_.Make(kv_rows, options, config_.num_kv_heads, num_threads_);
   const auto rows = static_cast<int64_t>(kv_rows.size());
+  HYDRANT_CHECK(outputs > 0 && outputs <= rows);
+  kv_rows_ = kv_rows;
+  num_inner_ = outputs;
+  plan_.Make(kv_rows.last(static_cast<size_t>(outputs)), options, config_.num_kv_heads, num_threads_);
   const int64_t q_width = config_.num_heads * config_.head_dim;
   const int64_t kv_width = config_.num_kv_heads * config_.head_dim;
   for (Matrix* half : {&rotation_.cos, &rotation_.sin}) half->Resize(rows, config_.head_dim / 2);
-  for (Matrix* wide : {&q_, &context_}) wide->Resize(rows, q_width);
+  q_.Resize(rows, q_width);
   for (Matrix* narrow : {&k_, &v_}) narrow->Resize(rows, kv_width);
-  inner_.Resize(rows, config_.intermediate_size);
-  up_.Resize(2 * rows * config_.intermediate_size <= kCachedInner ? rows : 0, config_.intermediate_size);
+  context_.Resize(outputs, q_width);
+  inner_.Resize(outputs, config_.intermediate_size);
+  up_.Resize(2 * outputs * config_.intermediate_size <= kCachedInner ? outputs : 0, config_.intermediate_size);
   normed_.Resize(hidden_input_.UsesFloats() ? rows : 0, config_.hidden_size);
   hidden_input_.Reserve(*table_, rows, config_.hidden_size);
-  context_input_.Reserve(*table_, rows, q_width);
-  inner_input_.Reserve(*table_, rows, config_.intermediate_size);
+  if (outputs < rows) last_input_.Reserve(*table_, outputs, config_.hidden_size);
+  context_input_.Reserve(*table_, outputs, q_width);
+  inner_input_.Reserve(*table_, outputs, config_.intermediate_size);
 }
 
 void LayerRunner::Rotate(kernels::Queue& queue, std::span<const int32_t> positions, std::span<const float> inv_freq) {
@@ -60,7 +69,7 @@ void LayerRunner::Rotate(kernels::Queue& queue, std::span<const int32_t> positio
 // floats, four times the bytes of codes.
 void LayerRunner::Run(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x) {
   Attend(queue, weights, kv, x);
-  FeedForward(queue, weights, x);
+  FeedForward(queue, weights, x.Part(x.rows - num_inner_, num_inner_));
 }
 
 void LayerRunner::Attend(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv,
@@ -70,19 +79,31 @@ void LayerRunner::Attend(kernels::Queue& queue, const LayerWeights& weights, con
   normed.LoadNormed(queue, x, weights.input_norm, config_.rms_norm_eps, normed_);
   const kernels::MatmulJob jobs[] = {{&q, weights.q.bias, q_}, {&k, weights.k.bias, k_}, {&v, weights.v.bias, v_}};
   kernels::Matmul(queue, normed, jobs);
-  const kernels::HeadRotation rotation{
-      {weights.q_norm, weights.k_norm, config_.rms_norm_eps}, rotation_.cos, rotation_.sin};
-  kernels::RotateStoreAttend(queue, q_, k_, v_, rotation, plan_, kv, context_);
+  const int64_t first = x.rows - num_inner_;
+  const kernels::Rows queries(q_), keys(k_), values(v_);
+  const auto rotation = [&](int64_t begin, int64_t count) {
+    return kernels::HeadRotation{{weights.q_norm, weights.k_norm, config_.rms_norm_eps},
+                                 kernels::ConstRows(rotation_.cos).Part(begin, count),
+                                 kernels::ConstRows(rotation_.sin).Part(begin, count)};
+  };
+  if (first > 0) {
+    kernels::RotateStore(queue, keys.Part(0, first), values.Part(0, first), rotation(0, first),
+                         kv_rows_.first(static_cast<size_t>(first)), kv);
+  }
+  kernels::RotateStoreAttend(queue, queries.Part(first, num_inner_), keys.Part(first, num_inner_),
+                             values.Part(first, num_inner_), rotation(first, num_inner_), plan_, kv, context_);
   kernels::MatmulInput& context = context_input_.For(o);
   context.Load(queue, context_);
-  const kernels::MatmulJob job{&o, weights.o.bias, x, kernels::MatmulMode::kAdd};
+  const kernels::MatmulJob job{&o, weights.o.bias, x.Part(first, num_inner_), kernels::MatmulMode::kAdd};
   kernels::Matmul(queue, context, std::span(&job, 1));
 }
 
 void LayerRunner::FeedForward(kernels::Queue& queue, const LayerWeights& weights, kernels::Rows x) {
   const kernels::Weight gate = weights.gate.view(), up = weights.up.view(), down = weights.down.view();
-  kernels::MatmulInput& normed = hidden_input_.For(gate);
-  normed.LoadNormed(queue, x, weights.post_attention_norm, config_.rms_norm_eps, normed_);
+  const bool all = num_inner_ == static_cast<int64_t>(kv_rows_.size());
+  kernels::MatmulInput& normed = (all ? hidden_input_ : last_input_).For(gate);
+  const int64_t kept = std::min(normed_.rows(), num_inner_);
+  normed.LoadNormed(queue, x, weights.post_attention_norm, config_.rms_norm_eps, kernels::Rows(normed_).Part(0, kept));
   kernels::MatmulInput& inner = inner_input_.For(down);
   const kernels::MatmulJob jobs[] = {{&gate, weights.gate.bias, inner_}, {&up, weights.up.bias, up_}};
   if (up_.rows() > 0) {

@@ -35,13 +35,14 @@ class LayerRunner {
   // `queue` and `layers` must outlive this.
   LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::span<const LayerWeights> layers);
 
-  // Makes room and a plan for a pass over `rows`, which stay as they are until it is over. Outside regions; Rotate and
+  // Makes room and a plan for a pass over `rows`, which stay as they are until it is over, of which the last `outputs`
+  // go through the whole layer: all that the others leave behind is their keys and values. Outside regions; Rotate and
   // Run are ops.
-  void Reserve(std::span<const kernels::RowKv> rows);
+  void Reserve(std::span<const kernels::RowKv> rows, int64_t outputs);
   void Rotate(kernels::Queue& queue, std::span<const int32_t> positions, std::span<const float> inv_freq);
 
-  // x [R, D] -> layer(x), in place. Writes the rows' keys and values into `kv` first, so rows of one call see each
-  // other.
+  // x [R, D] -> layer(x), in place, the last `outputs` rows; the others stay. Writes the rows' keys and values into
+  // `kv` first, so rows of one call see each other.
   void Run(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x);
 
  private:
@@ -51,12 +52,15 @@ class LayerRunner {
   const kernels::KernelTable* table_;
   int num_threads_;
   ModelConfig config_;
-  kernels::AttentionPlan plan_;
+  std::span<const kernels::RowKv> kv_rows_;  // [R]
+  int64_t num_inner_ = 0;                    // R': rows that go through the whole layer
+  kernels::AttentionPlan plan_;              // of those
   RowRotation rotation_;
-  InputByKind hidden_input_, context_input_, inner_input_;  // [R, D], [R, H * Dh], [R, F]
-  Matrix normed_;                                           // [R, D] where weights are floats
-  Matrix q_, k_, v_, context_;                              // [R, H * Dh], [R, Hk * Dh] twice, [R, H * Dh]
-  Matrix inner_, up_;                                       // [R, F]; up_ has no rows where products go part by part
+  InputByKind hidden_input_;                              // [R, D]
+  InputByKind last_input_, context_input_, inner_input_;  // [R', D] where R' < R, [R', H * Dh], [R', F]
+  Matrix normed_;                                         // [R, D] where weights are floats
+  Matrix q_, k_, v_, context_;                            // [R, H * Dh], [R, Hk * Dh] twice, [R', H * Dh]
+  Matrix inner_, up_;                                     // [R', F]; up_ has no rows where products go part by part
 };
 
 }  // namespace hydrant::model

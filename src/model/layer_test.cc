@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -85,9 +87,9 @@ struct Outcome {
   std::vector<uint8_t> kv;
 };
 
-// A text of 17 rows in passes of so many.
+// A text of 17 rows in passes of so many; in the second layer `outputs` rows of each go all the way.
 Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue queue,
-                const std::vector<int32_t>& passes) {
+                const std::vector<int32_t>& passes, int32_t outputs = 17) {
   constexpr int32_t kRows = 17;
   std::vector<LayerWeights> layers = weights.layers;
   WeightArranger arranger(queue.table, queue.pool);
@@ -107,11 +109,13 @@ Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue 
       positions.push_back(p);
     }
     const kernels::Rows x(outcome.x.row(first), count, shape.hidden, outcome.x.stride());
-    runner.Reserve(batch);
-    kernels::Region(queue, [&](kernels::Queue& own) {
-      runner.Rotate(own, positions, inv_freq);
-      for (int64_t l = 0; l < 2; ++l) runner.Run(own, layers[static_cast<size_t>(l)], pool.layer(l), x);
-    });
+    for (int64_t l = 0; l < 2; ++l) {
+      runner.Reserve(batch, l == 0 ? count : std::min(count, outputs));
+      kernels::Region(queue, [&](kernels::Queue& own) {
+        runner.Rotate(own, positions, inv_freq);
+        runner.Run(own, layers[static_cast<size_t>(l)], pool.layer(l), x);
+      });
+    }
     first += count;
   }
   for (int64_t l = 0; l < 2; ++l) {
@@ -137,6 +141,34 @@ TEST(LayerTest, BitsDoNotDependOnRowsPerPassOrThreadsOrTarget) {
           const Outcome found = RunText(shape, weights, queue, passes);
           kernels::ExpectSameBits(found.x, expected.x, what);
           ASSERT_EQ(found.kv, expected.kv) << what;
+        }
+      });
+    }
+  }
+}
+
+// The last rows of a pass have the bits that they have among others, all rows leave the same keys and values, and the
+// first rows stay as the layer before has made them.
+TEST(LayerTest, LastRowsOfAPassMayGoAlone) {
+  const Shape shapes[] = {{64, 72, 4, 4, 16}, {72, 40, 6, 2, 16, true}, {32, 16, 4, 1, 20}};
+  for (const Shape& shape : shapes) {
+    for (const WeightFormat format : {WeightFormat::kStored, WeightFormat::kW8A8, WeightFormat::kW4A16}) {
+      const RandomLayers weights(shape, format);
+      kernels::ForEveryQueue([&](const kernels::Queue& queue, const std::string& name) {
+        const Outcome expected = RunText(shape, weights, queue, {17});
+        const Outcome before = RunText(shape, weights, queue, {17}, 1);
+        for (const int32_t outputs : {1, 3, 16}) {
+          const std::string what =
+              NameOf(shape) + ", " + quant::NameOf(format) + ", " + name + ", " + std::to_string(outputs) + " outputs";
+          const Outcome found = RunText(shape, weights, queue, {17}, outputs);
+          ASSERT_EQ(found.kv, expected.kv) << what;
+          for (int32_t r = 0; r < 17; ++r) {
+            const bool whole = r >= 17 - outputs;
+            const Matrix& same = whole ? expected.x : before.x;
+            EXPECT_EQ(std::memcmp(found.x.row(r), same.row(r), static_cast<size_t>(shape.hidden) * sizeof(float)), 0)
+                << what << ", row " << r;
+            EXPECT_EQ(found.x.row(r)[0] == expected.x.row(r)[0], whole) << what << ", row " << r;
+          }
         }
       });
     }
