@@ -54,7 +54,7 @@ std::span<const float> CandidateRanker::Logits(int64_t r) {
 }
 
 std::span<const int32_t> CandidateRanker::Candidates(int64_t r, std::span<const int32_t> path) {
-  if (rank_in_head_) return best_.row(r);
+  if (rank_in_head_) return best_.Row(r);
   const Row& row = rows_[static_cast<size_t>(r)];
   const kernels::TokenHistory history{.prompt = row.input->prompt, .output = row.input->output, .path = path};
   kernels::RankCandidates(Logits(r), *row.input->sampling, row.input->coupled, history, *row.input->noise, row.position,

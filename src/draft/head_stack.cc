@@ -7,6 +7,9 @@
 namespace hydrant::draft {
 namespace {
 
+// Multiplications of a block that a thread does by itself.
+constexpr int64_t kMostAlone = int64_t{1} << 18;
+
 bool SameBytes(const TensorView& a, const TensorView& b) {
   if (a.dtype != b.dtype || a.shape != b.shape) return false;
   return a.data == b.data || std::memcmp(a.data, b.data, a.num_bytes()) == 0;
@@ -58,42 +61,55 @@ std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const Hea
   return blocks;
 }
 
+bool BetterAlone(int64_t rows, int64_t hidden_size) { return rows * hidden_size * hidden_size <= kMostAlone; }
+
+HeadRunner::HeadRunner(const kernels::Queue* queue)
+    : table_(queue->table), rooms_(static_cast<size_t>(queue->pool->num_threads())) {}
+
 void HeadRunner::Uses(const Head& head) {
-  for (const model::Linear& block : head.blocks) input_.Uses(block);
-  input_.Uses(head.lm_head);
+  for (Room& room : rooms_) {
+    for (const model::Linear& block : head.blocks) room.input.Uses(block);
+    room.input.Uses(head.lm_head);
+  }
 }
 
-void HeadRunner::Reserve(const kernels::KernelTable& table, int64_t rows, int64_t hidden_size) {
-  input_.Reserve(table, rows, hidden_size);
-  x_.Resize(rows, hidden_size);
-  linear_.Resize(rows, hidden_size);
+void HeadRunner::Reserve(int64_t rows, int64_t hidden_size) {
+  alone_ = BetterAlone(rows, hidden_size);
+  for (size_t i = 0; i < (alone_ ? rooms_.size() : 1); ++i) {
+    rooms_[i].input.Reserve(*table_, rows, hidden_size);
+    rooms_[i].x.Resize(rows, hidden_size);
+    rooms_[i].linear.Resize(rows, hidden_size);
+  }
 }
 
 void HeadRunner::Run(kernels::Queue& queue, const Head& head, kernels::ConstRows residual, kernels::ConstRows linear,
                      const HeadOutput& output) {
+  Room& room = rooms_[alone_ ? static_cast<size_t>(queue.thread_idx) : 0];
+  kernels::Queue own = alone_ ? queue.Alone() : queue;
   // Each product's input is made in the form that its weight reads.
   const model::Linear* layer = head.blocks.empty() ? &head.lm_head : head.blocks.data();
   kernels::Weight weight = layer->view();
   kernels::ConstRows x = residual;
   if (linear.data != nullptr) {
-    input_.For(weight).LoadResidualSilu(queue, residual, linear, x_);
-    x = x_;
+    room.input.For(weight).LoadResidualSilu(own, residual, linear, room.x);
+    x = room.x;
   } else {
-    input_.For(weight).Load(queue, x);
+    room.input.For(weight).Load(own, x);
   }
   for (size_t i = 0; i < head.blocks.size(); ++i) {
-    const kernels::MatmulJob job{&weight, layer->bias, linear_};
-    kernels::Matmul(queue, input_.For(weight), std::span(&job, 1));
+    const kernels::MatmulJob job{&weight, layer->bias, room.linear};
+    kernels::Matmul(own, room.input.For(weight), std::span(&job, 1));
     layer = i + 1 < head.blocks.size() ? &head.blocks[i + 1] : &head.lm_head;
     weight = layer->view();
-    input_.For(weight).LoadResidualSilu(queue, x, linear_, x_);
-    x = x_;
+    room.input.For(weight).LoadResidualSilu(own, x, room.linear, room.x);
+    x = room.x;
   }
   const kernels::MatmulJob job{&weight, layer->bias, output.logits};
   if (output.rules.empty()) {
-    kernels::Matmul(queue, input_.For(weight), std::span(&job, 1));
+    kernels::Matmul(queue, room.input.For(weight), std::span(&job, 1));
   } else {
-    kernels::MatmulTopK(queue, input_.For(weight), job, output.token_map, output.rules, *output.best);
+    kernels::MatmulTopK(queue, room.input.For(weight), job, output.token_map, output.rules, *output.best);
+    kernels::Sync(own);  // who has come this far may write the rows of the next head
   }
 }
 

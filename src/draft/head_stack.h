@@ -38,20 +38,35 @@ struct HeadOutput {
   kernels::TopKOutput* best = nullptr;
 };
 
+// Whether every thread should do what a product of these rows with a [D, D] matrix takes by itself. Sharing it out
+// costs a barrier and the way of the results to the other cores: 0.3 to 1.5 us (AMD Zen 4 guest, two cores near and
+// far).
+bool BetterAlone(int64_t rows, int64_t hidden_size);
+
 // Runs blocks and lm head over rows: x -> x + silu(block(x)), then logits.
 class HeadRunner {
  public:
+  // `queue` must outlive this.
+  explicit HeadRunner(const kernels::Queue* queue);
   // Every head that Run will get.
   void Uses(const Head& head);
   // Makes room for rows [R, D]. Outside regions.
-  void Reserve(const kernels::KernelTable& table, int64_t rows, int64_t hidden_size);
-  // An op. The rows are `residual`, or residual + silu(linear) where linear has data.
+  void Reserve(int64_t rows, int64_t hidden_size);
+  // An op, inside a region. The rows are `residual`, or residual + silu(linear) where linear has data. Best tokens are
+  // ready when the region is over.
   void Run(kernels::Queue& queue, const Head& head, kernels::ConstRows residual, kernels::ConstRows linear,
            const HeadOutput& output);
 
  private:
-  model::InputByKind input_;
-  Matrix x_, linear_;  // [R, D]
+  // What blocks read and write: of all threads together (the first), or of one that does them by itself.
+  struct Room {
+    model::InputByKind input;
+    Matrix x, linear;  // [R, D]
+  };
+
+  const kernels::KernelTable* table_;
+  std::vector<Room> rooms_;  // [threads]
+  bool alone_ = false;
 };
 
 }  // namespace hydrant::draft

@@ -52,19 +52,24 @@ class PartialSums {
 class Hydra : public Drafter {
  public:
   Hydra(HydraWeights weights, const model::ModelWeights& base, kernels::Queue* queue)
-      : weights_(std::move(weights)), base_(&base), queue_(queue), ranker_(base.config.vocab_size, weights_.token_map) {
+      : weights_(std::move(weights)),
+        base_(&base),
+        queue_(queue),
+        runner_(queue),
+        rooms_(static_cast<size_t>(queue->pool->num_threads())),
+        ranker_(base.config.vocab_size, weights_.token_map) {
     if (weights_.prefix) prefix_ = std::make_unique<PrefixLayer>(std::move(*weights_.prefix), queue);
     for (const HydraHead& head : weights_.heads) {
       runner_.Uses(head.rest);
       for (const auto* part : {&head.linear, &head.residual}) {
-        hidden_input_.Uses(part->front());
-        for (size_t slice = 1; slice < part->size(); ++slice) embedded_input_.Uses((*part)[slice]);
+        for (Room& room : rooms_) {
+          room.hidden_input.Uses(part->front());
+          for (size_t slice = 1; slice < part->size(); ++slice) room.embedded_input.Uses((*part)[slice]);
+        }
       }
     }
     linear_.resize(weights_.heads.size());
     residual_.resize(weights_.heads.size());
-    hidden_linear_.resize(weights_.heads.size());
-    hidden_residual_.resize(weights_.heads.size());
   }
 
   const char* name() const override { return weights_.info.name.c_str(); }
@@ -117,6 +122,12 @@ class Hydra : public Drafter {
   }
 
  private:
+  // Rows made ready for the slices: of all threads together (the first), or of one that does it by itself.
+  struct Room {
+    model::InputByKind hidden_input, embedded_input;
+    Matrix embedded;  // [level's nodes, D]
+  };
+
   // Runs the heads level by level over all expanded nodes of all trees; `fill(input, node, row)` sets the tokens of
   // that node's children, from that row of the ranker, before the next level reads them.
   template <typename Fill>
@@ -127,15 +138,16 @@ class Hydra : public Drafter {
     for (int32_t depth = 0; depth < levels; ++depth) {
       GatherTokens(inputs, depth);
       const HeadOutput output = GatherRows(inputs, depth, rank_in_head);
+      if (depth > 0) StartFromParents(depth);
       const auto first = level_begin_[static_cast<size_t>(depth)];
       kernels::Region(*queue_, [&](kernels::Queue& queue) {
-        if (depth == 0) RunHiddenSlices(queue, levels);
+        if (depth == 0) StartFromHidden(queue);
         AddEmbeddingSlices(queue, depth);
         const auto d = static_cast<size_t>(depth);
         runner_.Run(queue, weights_.heads[d].rest, LevelRows(residual_[d], depth), LevelRows(linear_[d], depth),
                     output);
       });
-      for (int64_t r = 0; r < embedded_.rows(); ++r) {
+      for (int64_t r = 0; r < static_cast<int64_t>(tokens_.size()); ++r) {
         const Expanded& node = expanded_[static_cast<size_t>(first + r)];
         fill(inputs[static_cast<size_t>(node.input)], node.node, r);
       }
@@ -181,33 +193,19 @@ class Hydra : public Drafter {
     return levels;
   }
 
+  // The hidden rows of the roots, and room for all heads' sums.
   void GatherHidden(std::span<const ProposeInput> inputs, int32_t levels) {
     const int64_t width = base_->config.hidden_size;
-    hidden_.Resize(static_cast<int64_t>(inputs.size()), width);
-    for (size_t s = 0; s < inputs.size(); ++s) {
-      std::copy_n(static_cast<HydraState*>(inputs[s].state)->hidden.data(), width,
-                  hidden_.row(static_cast<int64_t>(s)));
+    hidden_.Resize(level_begin_[1], width);
+    for (int32_t root = 0; root < level_begin_[1]; ++root) {
+      const ProposeInput& input = inputs[static_cast<size_t>(expanded_[static_cast<size_t>(root)].input)];
+      std::copy_n(static_cast<HydraState*>(input.state)->hidden.data(), width, hidden_.row(root));
     }
-    hidden_input_.Reserve(*queue_->table, hidden_.rows(), width);
     for (size_t head = 0; head < static_cast<size_t>(levels); ++head) {
-      for (Matrix* part : {&hidden_linear_[head], &hidden_residual_[head]}) part->Resize(hidden_.rows(), width);
       for (Matrix* part : {&linear_[head], &residual_[head]}) {
         part->Resize(static_cast<int64_t>(expanded_.size()), width);
       }
     }
-  }
-
-  // hidden_linear_[i], hidden_residual_[i] = the hidden slice of head i's first block with its bias, per sequence.
-  void RunHiddenSlices(kernels::Queue& queue, int32_t levels) {
-    PartialSums sums(2 * static_cast<size_t>(levels));
-    for (size_t head = 0; head < static_cast<size_t>(levels); ++head) {
-      const HydraHead& weights = weights_.heads[head];
-      sums.Add(weights.linear.front(), hidden_linear_[head], kernels::MatmulMode::kStore);
-      sums.Add(weights.residual.front(), hidden_residual_[head], kernels::MatmulMode::kStore);
-    }
-    kernels::MatmulInput& input = hidden_input_.For(sums.weight());
-    input.Load(queue, hidden_);
-    kernels::Matmul(queue, input, sums.jobs());
   }
 
   // Before a level's region: its tokens, room for its rows, and the deepest head that a descendant of theirs needs.
@@ -222,9 +220,15 @@ class Hydra : public Drafter {
       tokens_.push_back(inputs[static_cast<size_t>(node.input)].tree->tokens[static_cast<size_t>(node.node)]);
     }
     const auto rows = static_cast<int64_t>(tokens_.size());
-    embedded_.Resize(rows, base_->config.hidden_size);
-    embedded_input_.Reserve(*queue_->table, rows, base_->config.hidden_size);
-    runner_.Reserve(*queue_->table, rows, base_->config.hidden_size);
+    const int64_t width = base_->config.hidden_size;
+    alone_ = BetterAlone(rows, width);
+    for (size_t i = 0; i < (alone_ ? rooms_.size() : 1); ++i) {
+      Room& room = rooms_[i];
+      room.embedded.Resize(rows, width);
+      room.embedded_input.Reserve(*queue_->table, rows, width);
+      if (depth == 0) room.hidden_input.Reserve(*queue_->table, rows, width);
+    }
+    runner_.Reserve(rows, width);
   }
 
   // What the head of this depth shall say of its rows.
@@ -241,9 +245,38 @@ class Hydra : public Drafter {
                           weights_.heads[static_cast<size_t>(depth)].rest.lm_head.outputs());
   }
 
-  // For the expanded nodes of this depth: their own embedding's slice, added to the parent's partial sum (or to the
-  // sequence's hidden slice), for this head and the later ones. Nodes that a later head does not need are computed
-  // along: a row costs less than another read of the weights.
+  // What makes rows ready for a product of all threads, and where.
+  kernels::Queue RoomQueue(const kernels::Queue& queue) const { return alone_ ? queue.Alone() : queue; }
+  Room& RoomOf(const kernels::Queue& queue) { return rooms_[alone_ ? static_cast<size_t>(queue.thread_idx) : 0]; }
+
+  // The roots' rows of all heads' sums = the hidden slice of the first block, with its bias.
+  void StartFromHidden(kernels::Queue& queue) {
+    PartialSums sums(2 * static_cast<size_t>(last_head_ + 1));
+    for (size_t head = 0; head <= static_cast<size_t>(last_head_); ++head) {
+      const HydraHead& weights = weights_.heads[head];
+      sums.Add(weights.linear.front(), LevelRows(linear_[head], 0), kernels::MatmulMode::kStore);
+      sums.Add(weights.residual.front(), LevelRows(residual_[head], 0), kernels::MatmulMode::kStore);
+    }
+    kernels::Queue own = RoomQueue(queue);
+    kernels::MatmulInput& input = RoomOf(queue).hidden_input.For(sums.weight());
+    input.Load(own, hidden_);
+    kernels::Matmul(queue, input, sums.jobs());
+  }
+
+  // Outside regions: each of this depth's rows of the sums = its parent's row, for this head and the later ones.
+  void StartFromParents(int32_t depth) {
+    for (size_t head = static_cast<size_t>(depth); head <= static_cast<size_t>(last_head_); ++head) {
+      for (Matrix* sums : {&linear_[head], &residual_[head]}) {
+        for (int64_t e = level_begin_[static_cast<size_t>(depth)]; e < level_begin_[static_cast<size_t>(depth) + 1];
+             ++e) {
+          std::copy_n(sums->row(expanded_[static_cast<size_t>(e)].parent), sums->cols(), sums->row(e));
+        }
+      }
+    }
+  }
+
+  // For the expanded nodes of this depth: their own embedding's slice, added to the sums, for this head and the later
+  // ones. Nodes that a later head does not need are computed along: a row costs less than another read of the weights.
   void AddEmbeddingSlices(kernels::Queue& queue, int32_t depth) {
     PartialSums sums(2 * static_cast<size_t>(last_head_ - depth + 1));
     const auto slice = static_cast<size_t>(depth) + 1;
@@ -251,24 +284,13 @@ class Hydra : public Drafter {
       const HydraHead& weights = weights_.heads[head];
       sums.Add(weights.linear[slice], LevelRows(linear_[head], depth), kernels::MatmulMode::kAdd);
       sums.Add(weights.residual[slice], LevelRows(residual_[head], depth), kernels::MatmulMode::kAdd);
-      StartFromParents(queue, depth, hidden_linear_[head], linear_[head]);
-      StartFromParents(queue, depth, hidden_residual_[head], residual_[head]);
     }
-    kernels::Embed(queue, base_->embedding, tokens_, embedded_);
-    kernels::MatmulInput& input = embedded_input_.For(sums.weight());
-    input.Load(queue, embedded_);
+    kernels::Queue own = RoomQueue(queue);
+    Room& room = RoomOf(queue);
+    kernels::Embed(own, base_->embedding, tokens_, room.embedded);
+    kernels::MatmulInput& input = room.embedded_input.For(sums.weight());
+    input.Load(own, room.embedded);
     kernels::Matmul(queue, input, sums.jobs());
-  }
-
-  // Each of this depth's rows of `sums` = its parent's row, or its sequence's row of `hidden_part`. Small copies: the
-  // first thread does them, the ops that follow wait for it.
-  void StartFromParents(const kernels::Queue& queue, int32_t depth, const Matrix& hidden_part, Matrix& sums) {
-    if (queue.thread_idx > 0) return;
-    for (int64_t e = level_begin_[static_cast<size_t>(depth)]; e < level_begin_[static_cast<size_t>(depth) + 1]; ++e) {
-      const Expanded& node = expanded_[static_cast<size_t>(e)];
-      const float* before = node.parent < 0 ? hidden_part.row(node.input) : sums.row(node.parent);
-      std::copy_n(before, sums.cols(), sums.row(e));
-    }
   }
 
   // Drafted tokens from below the root down to `node`.
@@ -286,14 +308,14 @@ class Hydra : public Drafter {
   kernels::Queue* queue_;
   HeadRunner runner_;
   std::vector<Expanded> expanded_;
-  std::vector<int32_t> level_begin_;                     // [levels + 1] into expanded_
-  std::vector<std::vector<int32_t>> index_of_;           // per sequence and node: its Expanded, or -1
-  std::vector<Matrix> hidden_linear_, hidden_residual_;  // [K] of [S, D]
-  std::vector<Matrix> linear_, residual_;                // [K] of [expanded nodes, D]: partial sums
-  int32_t last_head_ = 0;                                // of the level at hand
+  std::vector<int32_t> level_begin_;            // [levels + 1] into expanded_
+  std::vector<std::vector<int32_t>> index_of_;  // per sequence and node: its Expanded, or -1
+  std::vector<Matrix> linear_, residual_;       // [K] of [expanded nodes, D]: partial sums
+  int32_t last_head_ = 0;                       // of the level at hand
   std::vector<int32_t> tokens_;
-  model::InputByKind hidden_input_, embedded_input_;
-  Matrix hidden_, embedded_;
+  bool alone_ = false;       // in the level at hand every thread makes rows ready for itself
+  std::vector<Room> rooms_;  // [threads]
+  Matrix hidden_;            // [roots that have children, D]
   CandidateRanker ranker_;
   std::vector<int32_t> path_;
 };

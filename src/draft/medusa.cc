@@ -26,7 +26,8 @@ class IndependentHeads : public Drafter {
       : heads_(std::move(heads)),
         hidden_size_(base.config.hidden_size),
         vocab_size_(base.config.vocab_size),
-        queue_(queue) {
+        queue_(queue),
+        runner_(queue) {
     for (const Head& head : heads_.heads) runner_.Uses(head);
     for (size_t h = 0; h < heads_.heads.size(); ++h) rankers_.emplace_back(base.config.vocab_size, heads_.token_map);
   }
@@ -89,7 +90,7 @@ class IndependentHeads : public Drafter {
  private:
   // Heads 0 .. count - 1 over the rows of x_.
   void RunHeads(int32_t count) {
-    runner_.Reserve(*queue_->table, x_.rows(), hidden_size_);
+    runner_.Reserve(x_.rows(), hidden_size_);
     outputs_.clear();
     for (size_t h = 0; h < static_cast<size_t>(count); ++h) {
       const int64_t width = heads_.heads[h].lm_head.outputs();

@@ -19,16 +19,20 @@ struct Queue {
   base::ThreadPool* pool = nullptr;
   const KernelTable* table = nullptr;
   int thread_idx = -1;  // inside a region: of this thread; -1 outside
+  bool alone = false;   // inside a region: this thread does all of an op and waits for nobody
 
   bool in_region() const { return thread_idx >= 0; }
+  // For ops on rows that no other thread touches. Small work is done sooner by every thread for itself than shared.
+  Queue Alone() const { return {pool, table, thread_idx, true}; }
 };
 
 // Below about this many operations a second thread costs more than it brings (a fork and join is 1 to 2 microseconds).
 inline constexpr int64_t kOperationsWorthAThread = 16384;
 
-// Waits inside a region until every thread is here: what they wrote before is visible after.
+// Waits inside a region until every thread is here: what they wrote before is visible after. Alone there is nothing to
+// wait for.
 inline void Sync(Queue& queue) {
-  if (queue.in_region()) queue.pool->Barrier();
+  if (queue.in_region() && !queue.alone) queue.pool->Barrier();
 }
 
 // Calls fn(begin, end) for ranges that cover [0, count), shared out over the threads. Inside a region each thread gets
@@ -38,6 +42,10 @@ void ForOwnItems(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& 
   if (!queue.in_region()) {
     const int64_t grain = kOperationsWorthAThread / std::max<int64_t>(1, operations_per_item);
     queue.pool->ParallelFor(count, std::max<int64_t>(1, grain), fn);
+    return;
+  }
+  if (queue.alone) {
+    if (count > 0) fn(int64_t{0}, count);
     return;
   }
   const int64_t threads = queue.pool->num_threads();
@@ -57,7 +65,8 @@ void ForItems(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& fn)
 inline constexpr int64_t kOperationsWorthSharing = 128 * kOperationsWorthAThread;
 
 inline bool SharesItems(const Queue& queue, int64_t count, int64_t operations_per_item) {
-  return queue.in_region() && count >= kOperationsWorthSharing / std::max<int64_t>(1, operations_per_item) &&
+  return queue.in_region() && !queue.alone &&
+         count >= kOperationsWorthSharing / std::max<int64_t>(1, operations_per_item) &&
          count <= base::ThreadPool::kMostShared;
 }
 
@@ -81,7 +90,7 @@ void Region(Queue& queue, Fn&& fn) {
     return;
   }
   queue.pool->Run([&](int thread_idx) {
-    Queue own{queue.pool, queue.table, thread_idx};
+    Queue own{queue.pool, queue.table, thread_idx, false};
     fn(own);
   });
 }

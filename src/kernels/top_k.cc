@@ -55,7 +55,6 @@ void BestTokens::Offer(const float* scores, int32_t first, int64_t count) {
 }
 
 void TopKOutput::Reserve(int num_threads, std::span<const TopKRule> rules) {
-  num_threads_ = num_threads;
   best_.resize(static_cast<size_t>(num_threads));
   logits_.resize(static_cast<size_t>(num_threads));
   for (size_t t = 0; t < best_.size(); ++t) {
@@ -63,29 +62,29 @@ void TopKOutput::Reserve(int num_threads, std::span<const TopKRule> rules) {
     for (size_t r = 0; r < rules.size(); ++r) best_[t][r].Start(rules[r].k);
     logits_[t].Resize(static_cast<int64_t>(rules.size()), kPanelsAtATime * kPanelOutputs);
   }
-  merged_.resize(std::max(merged_.size(), rules.size()));
 }
 
 // Threads have ascending ranges of tokens: those of an earlier thread win ties.
-void TopKOutput::Merge(int64_t r, int32_t k) {
+std::span<const int32_t> TopKOutput::Row(int64_t r) {
   const auto row = static_cast<size_t>(r);
-  std::vector<int32_t>& merged = merged_[row];
-  std::vector<size_t> next(static_cast<size_t>(num_threads_), 0);
-  merged.clear();
-  while (merged.size() < static_cast<size_t>(std::max(k, 0))) {
+  const size_t k = best_.front()[row].k();
+  next_.assign(best_.size(), 0);
+  merged_.clear();
+  while (merged_.size() < k) {
     const ScoredToken* best = nullptr;
     size_t from = 0;
-    for (size_t t = 0; t < next.size(); ++t) {
+    for (size_t t = 0; t < next_.size(); ++t) {
       const std::span<const ScoredToken> tokens = best_[t][row].tokens();
-      if (next[t] == tokens.size()) continue;
-      if (best != nullptr && !(tokens[next[t]].score > best->score)) continue;
-      best = &tokens[next[t]];
+      if (next_[t] == tokens.size()) continue;
+      if (best != nullptr && !(tokens[next_[t]].score > best->score)) continue;
+      best = &tokens[next_[t]];
       from = t;
     }
     if (best == nullptr) break;  // fewer tokens than candidates
-    merged.push_back(best->token);
-    ++next[from];
+    merged_.push_back(best->token);
+    ++next_[from];
   }
+  return merged_;
 }
 
 void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head, std::span<const int32_t> token_map,
@@ -96,7 +95,7 @@ void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head, s
   const auto thread = static_cast<size_t>(queue.thread_idx);
   Matrix& logits = output.logits_[thread];
   const int64_t panels = (weight.outputs + kPanelOutputs - 1) / kPanelOutputs;
-  ForItems(queue, panels, 1, [&](int64_t begin, int64_t end) {
+  ForOwnItems(queue, panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; panel += kPanelsAtATime) {
       const int64_t first = panel * kPanelOutputs;
       const int64_t last_panel = std::min(panel + kPanelsAtATime, end);
@@ -119,9 +118,6 @@ void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head, s
         }
       }
     }
-  });
-  ForItems(queue, static_cast<int64_t>(rules.size()), 64, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) output.Merge(r, rules[static_cast<size_t>(r)].k);
   });
 }
 

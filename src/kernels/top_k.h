@@ -32,6 +32,7 @@ class BestTokens {
   // Scores of tokens first .. first + count - 1.
   void Offer(const float* scores, int32_t first, int64_t count);
   std::span<const ScoredToken> tokens() const { return best_; }
+  size_t k() const { return k_; }
 
  private:
   void Insert(float score, int32_t token);
@@ -47,22 +48,21 @@ class TopKOutput {
  public:
   // Outside regions.
   void Reserve(int num_threads, std::span<const TopKRule> rules);
-  // Candidates of a row, best first; ties to the lower token.
-  std::span<const int32_t> row(int64_t r) const { return merged_[static_cast<size_t>(r)]; }
+  // After the region: candidates of a row, best first; ties to the lower token. Good until the next call.
+  std::span<const int32_t> Row(int64_t r);
 
  private:
   friend void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head,
                          std::span<const int32_t> token_map, std::span<const TopKRule> rules, TopKOutput& output);
-  void Merge(int64_t r, int32_t k);
 
-  int num_threads_ = 0;
   std::vector<std::vector<BestTokens>> best_;  // [threads][R]
-  std::vector<std::vector<int32_t>> merged_;   // [R]
   std::vector<Matrix> logits_;                 // [threads] of [R, outputs at a time]
-  std::vector<std::vector<int32_t>> order_;    // [R] scratch
+  std::vector<int32_t> merged_;                // [k], of the row asked for last
+  std::vector<size_t> next_;                   // [threads] scratch
 };
 
-// An op, inside a region. head.out is not used. Output o is token token_map[o] (ascending), or o without a map.
+// An op, inside a region, that does not wait for the other threads: TopKOutput is ready when the region is over.
+// head.out is not used. Output o is token token_map[o] (ascending), or o without a map.
 void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head, std::span<const int32_t> token_map,
                 std::span<const TopKRule> rules, TopKOutput& output);
 

@@ -66,7 +66,7 @@ void CheckShape(int64_t rows, int64_t outputs, bool mapped) {
       MatmulTopK(own, input, {&weight, bias, {}}, map, rules, output);
     });
     for (int64_t r = 0; r < rows; ++r) {
-      const std::span<const int32_t> found = output.row(r);
+      const std::span<const int32_t> found = output.Row(r);
       EXPECT_EQ(std::vector<int32_t>(found.begin(), found.end()),
                 Expected(std::as_const(logits).row_span(r), map, rules[static_cast<size_t>(r)]))
           << name << " R=" << rows << " V=" << outputs << " row " << r;
