@@ -15,6 +15,7 @@ namespace hydrant::base {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which Debian 12's headers have and older ones lack
 
 }  // namespace
 
@@ -46,6 +47,8 @@ PageBuffer& PageBuffer::operator=(PageBuffer&& other) noexcept {
   std::swap(size_, other.size_);
   return *this;
 }
+
+bool PageBuffer::Populate() { return size_ == 0 || madvise(data_, size_, kPopulateWrite) == 0; }
 
 // /proc/self/smaps: "7f00-7f40 rw-p ..." begins a mapping, "AnonHugePages:  2048 kB" is a line of it. A neighbouring
 // mapping may be merged into ours, so a mapping counts for the part of it that is ours.

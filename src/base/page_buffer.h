@@ -20,6 +20,10 @@ class PageBuffer {
   PageBuffer(PageBuffer&& other) noexcept;
   PageBuffer& operator=(PageBuffer&& other) noexcept;
 
+  // Backs all of it by pages now, so that nobody waits for them later. False where the system cannot (Linux
+  // before 5.14).
+  bool Populate();
+
   uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
   // Part of the buffer that lies in huge pages now, 0 to 1: the system may refuse without a word. 0 where it does not

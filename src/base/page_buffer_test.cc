@@ -2,9 +2,12 @@
 #include "base/page_buffer.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "hydrant/error.h"
 
@@ -29,6 +32,22 @@ TEST(PageBufferTest, SmallPagesAreNotHuge) {
   const PageBuffer huge(size_t{8} << 20, PageSize::kHuge);
   std::memset(huge.data(), 1, huge.size());
   EXPECT_LE(huge.HugeShare(), 1);
+}
+
+// Pages of the buffer that are there.
+size_t PagesOf(const PageBuffer& buffer) {
+  std::vector<unsigned char> there((buffer.size() + 4095) / 4096);
+  EXPECT_EQ(mincore(buffer.data(), buffer.size(), there.data()), 0);
+  return static_cast<size_t>(std::ranges::count_if(there, [](unsigned char page) { return (page & 1) != 0; }));
+}
+
+TEST(PageBufferTest, PopulatedItsPagesAreThere) {
+  PageBuffer buffer(100000, PageSize::kSmall, false);
+  EXPECT_EQ(PagesOf(buffer), 0U);
+  if (!buffer.Populate()) GTEST_SKIP() << "this system does not populate";
+  EXPECT_EQ(PagesOf(buffer), 25U);
+  EXPECT_EQ(buffer.data()[99999], 0);
+  EXPECT_TRUE(PageBuffer().Populate());
 }
 
 TEST(PageBufferTest, MoreThanThereIsIsTheUsersMistake) {
