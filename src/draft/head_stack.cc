@@ -63,52 +63,50 @@ std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const Hea
 
 bool BetterAlone(int64_t rows, int64_t hidden_size) { return rows * hidden_size * hidden_size <= kMostAlone; }
 
-HeadRunner::HeadRunner(const kernels::Queue* queue)
-    : table_(queue->table), rooms_(static_cast<size_t>(queue->pool->num_threads())) {}
+HeadRunner::HeadRunner(const kernels::Queue* queue) : table_(queue->table), workspaces_(queue->pool->num_threads()) {}
 
 void HeadRunner::Uses(const Head& head) {
-  for (Room& room : rooms_) {
-    for (const model::Linear& block : head.blocks) room.input.Uses(block);
-    room.input.Uses(head.lm_head);
+  for (Workspace& workspace : workspaces_.all()) {
+    for (const model::Linear& block : head.blocks) workspace.input.Uses(block);
+    workspace.input.Uses(head.lm_head);
   }
 }
 
 void HeadRunner::Reserve(int64_t rows, int64_t hidden_size) {
-  alone_ = BetterAlone(rows, hidden_size);
-  for (size_t i = 0; i < (alone_ ? rooms_.size() : 1); ++i) {
-    rooms_[i].input.Reserve(*table_, rows, hidden_size);
-    rooms_[i].x.Resize(rows, hidden_size);
-    rooms_[i].linear.Resize(rows, hidden_size);
+  for (Workspace& workspace : workspaces_.Choose(BetterAlone(rows, hidden_size))) {
+    workspace.input.Reserve(*table_, rows, hidden_size);
+    workspace.x.Resize(rows, hidden_size);
+    workspace.linear.Resize(rows, hidden_size);
   }
 }
 
 void HeadRunner::Run(kernels::Queue& queue, const Head& head, kernels::ConstRows residual, kernels::ConstRows linear,
                      const HeadOutput& output) {
-  Room& room = rooms_[alone_ ? static_cast<size_t>(queue.thread_idx) : 0];
-  kernels::Queue own = alone_ ? queue.Alone() : queue;
+  Workspace& workspace = workspaces_.Of(queue);
+  kernels::Queue own = workspaces_.QueueFor(queue);
   // Each product's input is made in the form that its weight reads.
   const model::Linear* layer = head.blocks.empty() ? &head.lm_head : head.blocks.data();
   kernels::Weight weight = layer->view();
   kernels::ConstRows x = residual;
   if (linear.data != nullptr) {
-    room.input.For(weight).LoadResidualSilu(own, residual, linear, room.x);
-    x = room.x;
+    workspace.input.For(weight).LoadResidualSilu(own, residual, linear, workspace.x);
+    x = workspace.x;
   } else {
-    room.input.For(weight).Load(own, x);
+    workspace.input.For(weight).Load(own, x);
   }
   for (size_t i = 0; i < head.blocks.size(); ++i) {
-    const kernels::MatmulJob job{&weight, layer->bias, room.linear};
-    kernels::Matmul(own, room.input.For(weight), std::span(&job, 1));
+    const kernels::MatmulJob job{&weight, layer->bias, workspace.linear};
+    kernels::Matmul(own, workspace.input.For(weight), std::span(&job, 1));
     layer = i + 1 < head.blocks.size() ? &head.blocks[i + 1] : &head.lm_head;
     weight = layer->view();
-    room.input.For(weight).LoadResidualSilu(own, x, room.linear, room.x);
-    x = room.x;
+    workspace.input.For(weight).LoadResidualSilu(own, x, workspace.linear, workspace.x);
+    x = workspace.x;
   }
   const kernels::MatmulJob job{&weight, layer->bias, output.logits};
   if (output.rules.empty()) {
-    kernels::Matmul(queue, room.input.For(weight), std::span(&job, 1));
+    kernels::Matmul(queue, workspace.input.For(weight), std::span(&job, 1));
   } else {
-    kernels::MatmulTopK(queue, room.input.For(weight), job, output.token_map, output.rules, *output.best);
+    kernels::MatmulTopK(queue, workspace.input.For(weight), job, output.token_map, output.rules, *output.best);
     kernels::Sync(own);  // who has come this far may write the rows of the next head
   }
 }

@@ -9,6 +9,7 @@
 #include "draft/head_tensors.h"
 #include "kernels/ops.h"
 #include "kernels/top_k.h"
+#include "kernels/workspaces.h"
 #include "model/layer.h"
 #include "model/weights.h"
 
@@ -58,15 +59,14 @@ class HeadRunner {
            const HeadOutput& output);
 
  private:
-  // What blocks read and write: of all threads together (the first), or of one that does them by itself.
-  struct Room {
+  // What blocks read and write.
+  struct Workspace {
     model::InputByKind input;
     Matrix x, linear;  // [R, D]
   };
 
   const kernels::KernelTable* table_;
-  std::vector<Room> rooms_;  // [threads]
-  bool alone_ = false;
+  kernels::Workspaces<Workspace> workspaces_;
 };
 
 }  // namespace hydrant::draft

@@ -56,15 +56,15 @@ class Hydra : public Drafter {
         base_(&base),
         queue_(queue),
         runner_(queue),
-        rooms_(static_cast<size_t>(queue->pool->num_threads())),
+        workspaces_(queue->pool->num_threads()),
         ranker_(base.config.vocab_size, weights_.token_map) {
     if (weights_.prefix) prefix_ = std::make_unique<PrefixLayer>(std::move(*weights_.prefix), queue);
     for (const HydraHead& head : weights_.heads) {
       runner_.Uses(head.rest);
       for (const auto* part : {&head.linear, &head.residual}) {
-        for (Room& room : rooms_) {
-          room.hidden_input.Uses(part->front());
-          for (size_t slice = 1; slice < part->size(); ++slice) room.embedded_input.Uses((*part)[slice]);
+        for (Workspace& workspace : workspaces_.all()) {
+          workspace.hidden_input.Uses(part->front());
+          for (size_t slice = 1; slice < part->size(); ++slice) workspace.embedded_input.Uses((*part)[slice]);
         }
       }
     }
@@ -122,8 +122,8 @@ class Hydra : public Drafter {
   }
 
  private:
-  // Rows made ready for the slices: of all threads together (the first), or of one that does it by itself.
-  struct Room {
+  // Rows made ready for the slices.
+  struct Workspace {
     model::InputByKind hidden_input, embedded_input;
     Matrix embedded;  // [level's nodes, D]
   };
@@ -221,12 +221,10 @@ class Hydra : public Drafter {
     }
     const auto rows = static_cast<int64_t>(tokens_.size());
     const int64_t width = base_->config.hidden_size;
-    alone_ = BetterAlone(rows, width);
-    for (size_t i = 0; i < (alone_ ? rooms_.size() : 1); ++i) {
-      Room& room = rooms_[i];
-      room.embedded.Resize(rows, width);
-      room.embedded_input.Reserve(*queue_->table, rows, width);
-      if (depth == 0) room.hidden_input.Reserve(*queue_->table, rows, width);
+    for (Workspace& workspace : workspaces_.Choose(BetterAlone(rows, width))) {
+      workspace.embedded.Resize(rows, width);
+      workspace.embedded_input.Reserve(*queue_->table, rows, width);
+      if (depth == 0) workspace.hidden_input.Reserve(*queue_->table, rows, width);
     }
     runner_.Reserve(rows, width);
   }
@@ -245,10 +243,6 @@ class Hydra : public Drafter {
                           weights_.heads[static_cast<size_t>(depth)].rest.lm_head.outputs());
   }
 
-  // What makes rows ready for a product of all threads, and where.
-  kernels::Queue RoomQueue(const kernels::Queue& queue) const { return alone_ ? queue.Alone() : queue; }
-  Room& RoomOf(const kernels::Queue& queue) { return rooms_[alone_ ? static_cast<size_t>(queue.thread_idx) : 0]; }
-
   // The roots' rows of all heads' sums = the hidden slice of the first block, with its bias.
   void StartFromHidden(kernels::Queue& queue) {
     PartialSums sums(2 * static_cast<size_t>(last_head_ + 1));
@@ -257,8 +251,8 @@ class Hydra : public Drafter {
       sums.Add(weights.linear.front(), LevelRows(linear_[head], 0), kernels::MatmulMode::kStore);
       sums.Add(weights.residual.front(), LevelRows(residual_[head], 0), kernels::MatmulMode::kStore);
     }
-    kernels::Queue own = RoomQueue(queue);
-    kernels::MatmulInput& input = RoomOf(queue).hidden_input.For(sums.weight());
+    kernels::Queue own = workspaces_.QueueFor(queue);
+    kernels::MatmulInput& input = workspaces_.Of(queue).hidden_input.For(sums.weight());
     input.Load(own, hidden_);
     kernels::Matmul(queue, input, sums.jobs());
   }
@@ -285,11 +279,11 @@ class Hydra : public Drafter {
       sums.Add(weights.linear[slice], LevelRows(linear_[head], depth), kernels::MatmulMode::kAdd);
       sums.Add(weights.residual[slice], LevelRows(residual_[head], depth), kernels::MatmulMode::kAdd);
     }
-    kernels::Queue own = RoomQueue(queue);
-    Room& room = RoomOf(queue);
-    kernels::Embed(own, base_->embedding, tokens_, room.embedded);
-    kernels::MatmulInput& input = room.embedded_input.For(sums.weight());
-    input.Load(own, room.embedded);
+    kernels::Queue own = workspaces_.QueueFor(queue);
+    Workspace& workspace = workspaces_.Of(queue);
+    kernels::Embed(own, base_->embedding, tokens_, workspace.embedded);
+    kernels::MatmulInput& input = workspace.embedded_input.For(sums.weight());
+    input.Load(own, workspace.embedded);
     kernels::Matmul(queue, input, sums.jobs());
   }
 
@@ -313,9 +307,8 @@ class Hydra : public Drafter {
   std::vector<Matrix> linear_, residual_;       // [K] of [expanded nodes, D]: partial sums
   int32_t last_head_ = 0;                       // of the level at hand
   std::vector<int32_t> tokens_;
-  bool alone_ = false;       // in the level at hand every thread makes rows ready for itself
-  std::vector<Room> rooms_;  // [threads]
-  Matrix hidden_;            // [roots that have children, D]
+  kernels::Workspaces<Workspace> workspaces_;
+  Matrix hidden_;  // [roots that have children, D]
   CandidateRanker ranker_;
   std::vector<int32_t> path_;
 };

@@ -14,6 +14,12 @@ namespace {
 // 1.3 to 2.2 % less time than part by part. 7B, `amx`, 4 rows, 88,064 floats: .5 % more, 64 rows: 4 % more.)
 constexpr int64_t kCachedInner = 32 * 1024;
 
+// Floats of rows [R, F] up to which every thread makes all rows ready for itself. One row always: the others would only
+// wait. (Embedded model, w8a8, AMD Zen 4, two threads whose cores share a cache, and then others: 1 row .152 -> .150
+// and .210 -> .192 ms, 2 rows .169 -> .172 and .272 -> .253; 3 rows .206 -> .213 and .333 -> .325, 4 rows .238 -> .245
+// and .392 -> .394.)
+constexpr int64_t kFloatsAlone = 1536;
+
 }  // namespace
 
 void InputByKind::Uses(const Linear& linear) { used_[static_cast<size_t>(linear.view().kind)] = true; }
@@ -25,12 +31,16 @@ void InputByKind::Reserve(const kernels::KernelTable& table, int64_t rows, int64
 }
 
 LayerRunner::LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::span<const LayerWeights> layers)
-    : table_(queue->table), num_threads_(queue->pool->num_threads()), config_(config) {
-  for (const LayerWeights& layer : layers) {
-    for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.gate, &layer.up}) hidden_input_.Uses(*linear);
-    for (const Linear* linear : {&layer.gate, &layer.up}) last_input_.Uses(*linear);
-    context_input_.Uses(layer.o);
-    inner_input_.Uses(layer.down);
+    : table_(queue->table), num_threads_(queue->pool->num_threads()), config_(config), workspaces_(num_threads_) {
+  for (Workspace& workspace : workspaces_.all()) {
+    for (const LayerWeights& layer : layers) {
+      for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.gate, &layer.up}) {
+        workspace.hidden.Uses(*linear);
+      }
+      for (const Linear* linear : {&layer.gate, &layer.up}) workspace.last.Uses(*linear);
+      workspace.context.Uses(layer.o);
+      workspace.inner.Uses(layer.down);
+    }
   }
 }
 
@@ -51,22 +61,23 @@ void LayerRunner::Reserve(std::span<const kernels::RowKv> kv_rows, int64_t outpu
   context_.Resize(outputs, q_width);
   inner_.Resize(outputs, config_.intermediate_size);
   up_.Resize(2 * outputs * config_.intermediate_size <= kCachedInner ? outputs : 0, config_.intermediate_size);
-  normed_.Resize(hidden_input_.UsesFloats() ? rows : 0, config_.hidden_size);
-  hidden_input_.Reserve(*table_, rows, config_.hidden_size);
-  if (outputs < rows) last_input_.Reserve(*table_, outputs, config_.hidden_size);
-  context_input_.Reserve(*table_, outputs, q_width);
-  inner_input_.Reserve(*table_, outputs, config_.intermediate_size);
+  const bool alone = rows == 1 || rows * config_.intermediate_size <= kFloatsAlone;
+  for (Workspace& workspace : workspaces_.Choose(alone)) {
+    workspace.normed.Resize(workspace.hidden.UsesFloats() ? rows : 0, config_.hidden_size);
+    workspace.hidden.Reserve(*table_, rows, config_.hidden_size);
+    if (outputs < rows) workspace.last.Reserve(*table_, outputs, config_.hidden_size);
+    workspace.context.Reserve(*table_, outputs, q_width);
+    workspace.inner.Reserve(*table_, outputs, config_.intermediate_size);
+    workspace.products.Resize(alone ? outputs : 0, config_.intermediate_size);
+  }
 }
 
 void LayerRunner::Rotate(kernels::Queue& queue, std::span<const int32_t> positions, std::span<const float> inv_freq) {
   kernels::RopeTable(queue, positions, inv_freq, rotation_.cos, rotation_.sin);
 }
 
-// All threads go through each op together. Tried instead (AMD Zen 4, two threads, w8a8 in lines, D 256): each thread
-// makes all inputs ready for itself, keeps to its own heads and columns, and waits four times a layer, not nine. A
-// pass of 5 rows then takes 2 to 9 % longer, of 17 rows 6 to 20 %; with 1 row the attention's half gains 2 to 10 % and
-// the other half nothing. A bare barrier is 0.16 us; what remains is probably that each thread reads the others'
-// floats, four times the bytes of codes.
+// Tried (AMD Zen 4, two threads): each thread keeps to its own heads in q, k, v and attention and waits
+// twice less a layer: 2 to 3 % slower with 4 rows, whose weights then come in three shorter streams.
 void LayerRunner::Run(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x) {
   Attend(queue, weights, kv, x);
   FeedForward(queue, weights, x.Part(x.rows - num_inner_, num_inner_));
@@ -75,8 +86,10 @@ void LayerRunner::Run(kernels::Queue& queue, const LayerWeights& weights, const 
 void LayerRunner::Attend(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv,
                          kernels::Rows x) {
   const kernels::Weight q = weights.q.view(), k = weights.k.view(), v = weights.v.view(), o = weights.o.view();
-  kernels::MatmulInput& normed = hidden_input_.For(q);
-  normed.LoadNormed(queue, x, weights.input_norm, config_.rms_norm_eps, normed_);
+  Workspace& workspace = workspaces_.Of(queue);
+  kernels::Queue own = workspaces_.QueueFor(queue);
+  kernels::MatmulInput& normed = workspace.hidden.For(q);
+  normed.LoadNormed(own, x, weights.input_norm, config_.rms_norm_eps, workspace.normed);
   const kernels::MatmulJob jobs[] = {{&q, weights.q.bias, q_}, {&k, weights.k.bias, k_}, {&v, weights.v.bias, v_}};
   kernels::Matmul(queue, normed, jobs);
   const int64_t first = x.rows - num_inner_;
@@ -92,8 +105,8 @@ void LayerRunner::Attend(kernels::Queue& queue, const LayerWeights& weights, con
   }
   kernels::RotateStoreAttend(queue, queries.Part(first, num_inner_), keys.Part(first, num_inner_),
                              values.Part(first, num_inner_), rotation(first, num_inner_), plan_, kv, context_);
-  kernels::MatmulInput& context = context_input_.For(o);
-  context.Load(queue, context_);
+  kernels::MatmulInput& context = workspace.context.For(o);
+  context.Load(own, context_);
   const kernels::MatmulJob job{&o, weights.o.bias, x.Part(first, num_inner_), kernels::MatmulMode::kAdd};
   kernels::Matmul(queue, context, std::span(&job, 1));
 }
@@ -101,14 +114,17 @@ void LayerRunner::Attend(kernels::Queue& queue, const LayerWeights& weights, con
 void LayerRunner::FeedForward(kernels::Queue& queue, const LayerWeights& weights, kernels::Rows x) {
   const kernels::Weight gate = weights.gate.view(), up = weights.up.view(), down = weights.down.view();
   const bool all = num_inner_ == static_cast<int64_t>(kv_rows_.size());
-  kernels::MatmulInput& normed = (all ? hidden_input_ : last_input_).For(gate);
-  const int64_t kept = std::min(normed_.rows(), num_inner_);
-  normed.LoadNormed(queue, x, weights.post_attention_norm, config_.rms_norm_eps, kernels::Rows(normed_).Part(0, kept));
-  kernels::MatmulInput& inner = inner_input_.For(down);
+  Workspace& workspace = workspaces_.Of(queue);
+  kernels::Queue own = workspaces_.QueueFor(queue);
+  kernels::MatmulInput& normed = (all ? workspace.hidden : workspace.last).For(gate);
+  const int64_t kept = std::min(workspace.normed.rows(), num_inner_);
+  normed.LoadNormed(own, x, weights.post_attention_norm, config_.rms_norm_eps,
+                    kernels::Rows(workspace.normed).Part(0, kept));
+  kernels::MatmulInput& inner = workspace.inner.For(down);
   const kernels::MatmulJob jobs[] = {{&gate, weights.gate.bias, inner_}, {&up, weights.up.bias, up_}};
   if (up_.rows() > 0) {
     kernels::Matmul(queue, normed, jobs);
-    inner.LoadSiluMul(queue, inner_, up_, inner_);
+    inner.LoadSiluMul(own, inner_, up_, workspaces_.alone() ? workspace.products : inner_);
   } else {
     kernels::MatmulSiluMul(queue, normed, jobs[0], jobs[1], inner_);
     inner.Load(queue, inner_);

@@ -7,6 +7,7 @@
 
 #include "kernels/attention_ops.h"
 #include "kernels/ops.h"
+#include "kernels/workspaces.h"
 #include "model/model_config.h"
 #include "model/weights.h"
 
@@ -49,6 +50,14 @@ class LayerRunner {
   void Attend(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x);
   void FeedForward(kernels::Queue& queue, const LayerWeights& weights, kernels::Rows x);
 
+  // Rows made ready for products.
+  struct Workspace {
+    InputByKind hidden;                // [R, D]
+    InputByKind last, context, inner;  // [R', D] where R' < R, [R', H * Dh], [R', F]
+    Matrix normed;                     // [R, D] where weights are floats
+    Matrix products;                   // [R', F] of gate and up, where a thread is alone
+  };
+
   const kernels::KernelTable* table_;
   int num_threads_;
   ModelConfig config_;
@@ -56,11 +65,9 @@ class LayerRunner {
   int64_t num_inner_ = 0;                    // R': rows that go through the whole layer
   kernels::AttentionPlan plan_;              // of those
   RowRotation rotation_;
-  InputByKind hidden_input_;                              // [R, D]
-  InputByKind last_input_, context_input_, inner_input_;  // [R', D] where R' < R, [R', H * Dh], [R', F]
-  Matrix normed_;                                         // [R, D] where weights are floats
-  Matrix q_, k_, v_, context_;                            // [R, H * Dh], [R, Hk * Dh] twice, [R', H * Dh]
-  Matrix inner_, up_;                                     // [R', F]; up_ has no rows where products go part by part
+  kernels::Workspaces<Workspace> workspaces_;
+  Matrix q_, k_, v_, context_;  // [R, H * Dh], [R, Hk * Dh] twice, [R', H * Dh]
+  Matrix inner_, up_;           // [R', F]; up_ has no rows where products go part by part
 };
 
 }  // namespace hydrant::model
