@@ -39,9 +39,7 @@ struct HeadOutput {
   kernels::TopKOutput* best = nullptr;
 };
 
-// Whether every thread should do what a product of these rows with a [D, D] matrix takes by itself. Sharing it out
-// costs a barrier and the way of the results to the other cores: 0.3 to 1.5 us (AMD Zen 4 guest, two cores near and
-// far).
+// Whether every thread should do a product of these rows with a [D, D] matrix by itself (kernels/workspaces.h).
 bool BetterAlone(int64_t rows, int64_t hidden_size);
 
 // Runs blocks and lm head over rows: x -> x + silu(block(x)), then logits.
