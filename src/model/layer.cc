@@ -127,7 +127,7 @@ void LayerRunner::FeedForward(kernels::Queue& queue, const LayerWeights& weights
     inner.LoadSiluMul(own, inner_, up_, workspaces_.alone() ? workspace.products : inner_);
   } else {
     kernels::MatmulSiluMul(queue, normed, jobs[0], jobs[1], inner_);
-    inner.Load(queue, inner_);
+    inner.Load(own, inner_);
   }
   const kernels::MatmulJob job{&down, weights.down.bias, x, kernels::MatmulMode::kAdd};
   kernels::Matmul(queue, inner, std::span(&job, 1));

@@ -147,6 +147,22 @@ TEST(LayerTest, BitsDoNotDependOnRowsPerPassOrThreadsOrTarget) {
   }
 }
 
+// Gate and up of so many outputs go part by part even for one row.
+TEST(LayerTest, WideLayersHaveTheSameBitsRowByRow) {
+  const Shape shape{48, 16400, 3, 3, 16};
+  const RandomLayers weights(shape, WeightFormat::kW8A8);
+  Outcome expected;
+  kernels::ForEveryQueue([&](const kernels::Queue& queue, const std::string& name) {
+    if (expected.kv.empty()) expected = RunText(shape, weights, queue, {17});
+    const Outcome found = RunText(shape, weights, queue, {1, 16});
+    EXPECT_EQ(found.kv, expected.kv) << name;
+    for (int64_t r = 0; r < 17; ++r) {
+      const size_t bytes = static_cast<size_t>(shape.hidden) * sizeof(float);
+      EXPECT_EQ(std::memcmp(found.x.row(r), expected.x.row(r), bytes), 0) << name << ", row " << r;
+    }
+  });
+}
+
 // The last rows of a pass have the bits that they have among others, all rows leave the same keys and values, and the
 // first rows stay as the layer before has made them.
 TEST(LayerTest, LastRowsOfAPassMayGoAlone) {
