@@ -40,7 +40,7 @@ struct HeadOutput {
 };
 
 // Whether every thread should do a product of these rows with a [D, D] matrix by itself (kernels/workspaces.h).
-bool BetterAlone(int64_t rows, int64_t hidden_size);
+bool BetterAlone(bool floats, int64_t rows, int64_t hidden_size);
 
 // Runs blocks and lm head over rows: x -> x + silu(block(x)), then logits.
 class HeadRunner {

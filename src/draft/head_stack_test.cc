@@ -9,22 +9,38 @@
 
 #include "kernels/choose.h"
 #include "kernels/test_util.h"
+#include "model/linear_packer.h"
+#include "model/weight_arranger.h"
 
 namespace hydrant::draft {
 namespace {
 
 constexpr int64_t kHidden = 128, kVocab = 300;
-constexpr int64_t kFew = 16, kMany = 17;  // rows that every thread does by itself, and rows that are shared
+constexpr int64_t kFew = 8, kMany = 9;  // rows that every thread does by itself, and rows that are shared
 
 class RandomHeads {
  public:
-  RandomHeads() {
+  explicit RandomHeads(quant::WeightFormat format) {
+    base::ThreadPool pool(1, false);
+    model::LinearPacker packer(&pool, {});
     for (Head& head : heads) {
-      head.blocks = {Square(), Square()};
+      head.blocks = {Of(kHidden), Of(kHidden)};
       head.lm_head = Of(kVocab);
+      for (model::Linear& block : head.blocks) packer.Add(block, {.format = format});
+      packer.Add(head.lm_head, {.format = format});
     }
+    packer.Run();
   }
-  std::vector<Head> heads{3};
+  // As a queue's kernels read them.
+  std::vector<Head> For(const kernels::Queue& queue) const {
+    std::vector<Head> arranged = heads;
+    model::WeightArranger arranger(queue.table, queue.pool);
+    for (Head& head : arranged) {
+      for (model::Linear& block : head.blocks) arranger.Arrange(block);
+      arranger.Arrange(head.lm_head);
+    }
+    return arranged;
+  }
 
  private:
   model::Linear Of(int64_t outputs) {
@@ -36,8 +52,8 @@ class RandomHeads {
     linear.bias = kernels::RandomFloats(outputs, seed_++);
     return linear;
   }
-  model::Linear Square() { return Of(kHidden); }
 
+  std::vector<Head> heads{3};
   uint32_t seed_ = 1;
   std::vector<std::vector<float>> values_;
 };
@@ -104,28 +120,38 @@ Matrix SlowLogits(kernels::Queue& queue, const Head& head, const Matrix& rows, c
   return logits;
 }
 
-TEST(HeadRunnerTest, EveryThreadForItselfOrTogetherTheRowsAreTheSame) {
-  ASSERT_TRUE(BetterAlone(kFew, kHidden));
-  ASSERT_FALSE(BetterAlone(kMany, kHidden));
-  const RandomHeads random;
+void ExpectRowsDoNotDependOnTheWay(quant::WeightFormat format) {
+  const RandomHeads random(format);
   const Matrix x = kernels::RandomMatrix(kMany, kHidden, 90), linear = kernels::RandomMatrix(kMany, kHidden, 91);
   kernels::ForEveryQueue([&](kernels::Queue& queue, const std::string& name) {
+    const std::vector<Head> heads = random.For(queue);
     for (const int64_t rows : {int64_t{1}, kFew, kMany}) {
-      const Outcome found = RunHeads(queue, random.heads, x, linear, rows);
-      for (size_t h = 0; h < random.heads.size(); ++h) {
-        const Matrix logits = SlowLogits(queue, random.heads[h], x, &linear);
-        const Matrix plain = SlowLogits(queue, random.heads[h], x, nullptr);
-        kernels::ExpectSameBits(found.logits[h], kernels::ConstRows(logits).Part(0, rows), name);
+      const Outcome found = RunHeads(queue, heads, x, linear, rows);
+      for (size_t h = 0; h < heads.size(); ++h) {
+        const std::string what = name + ", head " + std::to_string(h) + ", " + std::to_string(rows) + " rows";
+        const Matrix logits = SlowLogits(queue, heads[h], x, &linear);
+        const Matrix plain = SlowLogits(queue, heads[h], x, nullptr);
+        kernels::ExpectSameBits(found.logits[h], kernels::ConstRows(logits).Part(0, rows), what);
         for (int64_t r = 0; r < rows; ++r) {
-          const std::string what =
-              name + ", head " + std::to_string(h) + ", row " + std::to_string(r) + " of " + std::to_string(rows);
           std::vector<int32_t> best;
           kernels::TopK(plain.row_span(r), 5, best);
-          EXPECT_EQ(found.tokens[h][static_cast<size_t>(r)], best) << what;
+          EXPECT_EQ(found.tokens[h][static_cast<size_t>(r)], best) << what << ", row " << r;
         }
       }
     }
   });
+}
+
+TEST(HeadRunnerTest, EveryThreadForItselfOrTogetherTheRowsAreTheSame) {
+  ASSERT_TRUE(BetterAlone(false, kFew, kHidden));
+  ASSERT_FALSE(BetterAlone(false, kMany, kHidden));
+  ExpectRowsDoNotDependOnTheWay(quant::WeightFormat::kW8A8);
+  ExpectRowsDoNotDependOnTheWay(quant::WeightFormat::kW4A16);
+}
+
+TEST(HeadRunnerTest, FloatsAreSharedOut) {
+  ASSERT_FALSE(BetterAlone(true, 1, kHidden));
+  ExpectRowsDoNotDependOnTheWay(quant::WeightFormat::kStored);
 }
 
 }  // namespace

@@ -221,7 +221,8 @@ class Hydra : public Drafter {
     }
     const auto rows = static_cast<int64_t>(tokens_.size());
     const int64_t width = base_->config.hidden_size;
-    for (Workspace& workspace : workspaces_.Choose(BetterAlone(rows, width))) {
+    const bool floats = workspaces_.all().front().embedded_input.UsesFloats();
+    for (Workspace& workspace : workspaces_.Choose(BetterAlone(floats, rows, width))) {
       workspace.embedded.Resize(rows, width);
       workspace.embedded_input.Reserve(*queue_->table, rows, width);
       if (depth == 0) workspace.hidden_input.Reserve(*queue_->table, rows, width);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where ops run, and how their work is divided. An op may be called in two ways. Outside a region it forks and joins by
 // itself. Inside a region every thread of the pool runs the same code and calls the same ops in the same order, each
-// with its own Queue: an op then does this thread's share and ends in a barrier. One region per forward pass instead of
-// a fork and join per op: on a 14 M model those would be a third of a step (docs/benchmarks).
+// with its own Queue: an op then does this thread's share and ends in a barrier, but where its comment says otherwise.
+// One region per forward pass instead of a fork and join per op: on a 14 M model those would be a third of a step
+// (docs/benchmarks).
 #pragma once
 
 #include <algorithm>
