@@ -86,7 +86,7 @@ Outcome RunHeads(kernels::Queue& queue, const std::vector<Head>& heads, const Ma
   Outcome outcome;
   std::vector<kernels::TopKOutput> best(heads.size());
   for (kernels::TopKOutput& one : best) {
-    one.Reserve(queue.pool->num_threads(), rules);
+    one.Reserve(queue.pool->num_threads(), rules, heads.front().lm_head.outputs());
     outcome.logits.emplace_back(rows, kVocab);
   }
   kernels::Region(queue, [&](kernels::Queue& own) {

@@ -8,6 +8,11 @@
 
 namespace hydrant::kernels {
 
+// Of some numbers: sum of exp(x - largest), so that parts can be joined without overflow.
+struct ExpSum {
+  float largest, sum;
+};
+
 enum class FloatType : uint8_t { kF32, kBF16, kF16 };
 
 // f32 matmul order (docs/algorithms/order_of_additions.md): the inputs in 8 slices of `slice` = ceil(I / 8), each one

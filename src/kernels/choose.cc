@@ -190,6 +190,18 @@ void Process(std::span<const float> logits, const SamplingOptions& options, cons
   }
 }
 
+// exp(score) of some tokens over the sum of all; NaN and -infinity add nothing.
+void Softmax(std::span<const float> scores, std::span<const int32_t> tokens, std::vector<float>* out) {
+  if (out == nullptr) return;
+  const double largest = scores[static_cast<size_t>(Argmax(scores))];
+  const auto power = [&](double score) { return score > kNever ? ExpDouble(score - largest) : 0.0; };
+  double sum = 0;
+  for (const float score : scores) sum += power(score);
+  out->clear();
+  for (const int32_t token : tokens)
+    out->push_back(static_cast<float>(power(scores[static_cast<size_t>(token)]) / sum));
+}
+
 void AddNoise(std::span<const float> noise, std::span<float> row) {
   HYDRANT_CHECK(noise.size() >= row.size());
   for (size_t t = 0; t < row.size(); ++t) row[t] += noise[t];
@@ -307,13 +319,17 @@ std::optional<TopKRule> ScoreRule(const SamplingOptions& options, bool coupled, 
 
 void RankCandidates(std::span<const float> head_logits, const SamplingOptions& options, bool coupled,
                     const TokenHistory& history, NoiseCache& noise, int64_t position, int32_t k,
-                    std::vector<float>& scratch, std::vector<int32_t>& out) {
+                    std::vector<float>& scratch, std::vector<int32_t>& out, std::vector<float>* probabilities) {
   const size_t vocab = head_logits.size();
   scratch.resize(2 * vocab);
   if (const std::optional<TopKRule> rule = ScoreRule(options, coupled, noise, position, k)) {
-    if (rule->noise == nullptr) return TopK(head_logits, k, out);
-    for (size_t t = 0; t < vocab; ++t) scratch[t] = head_logits[t] / rule->temperature + rule->noise[t];
-    return TopK(std::span(scratch).first(vocab), k, out);
+    std::span<const float> ranked = head_logits;
+    if (rule->noise != nullptr) {
+      for (size_t t = 0; t < vocab; ++t) scratch[t] = head_logits[t] / rule->temperature + rule->noise[t];
+      ranked = std::span(scratch).first(vocab);
+    }
+    TopK(ranked, k, out);
+    return Softmax(ranked, out, probabilities);
   }
   const std::span<float> scores(scratch.data(), vocab);
   Process(head_logits, options, history, true, scores);
@@ -322,6 +338,8 @@ void RankCandidates(std::span<const float> head_logits, const SamplingOptions& o
   // -infinity: dropped by a filter, or impossible for the head.
   std::erase_if(out, [&](int32_t token) { return scores[static_cast<size_t>(token)] == kNever; });
   const size_t wanted = std::min(vocab, static_cast<size_t>(std::max(k, 0)));
+  Softmax(scores, out, probabilities);
+  if (probabilities != nullptr) probabilities->resize(wanted, 0.0F);  // of what the filters drop
   if (out.size() == wanted) return;
   const std::span<float> rest(scratch.data() + vocab, vocab);
   Process(head_logits, options, history, false, rest);

@@ -270,6 +270,35 @@ TEST(RankCandidatesTest, FirstIsTheVerifiersOwnChoice) {
   }
 }
 
+TEST(RankCandidatesTest, ProbabilitiesAreASoftmaxOfWhatRanks) {
+  std::mt19937 random(10);
+  NoiseCache noise(&PortableKernels(), 18, 300);
+  std::vector<float> scratch, probabilities;
+  std::vector<int32_t> ranked;
+  std::vector<float> logits = RandomLogits(random, 300);
+  logits[7] = kNan;
+  logits[9] = -kInf;
+  for (const float temperature : {0.0F, 0.7F}) {
+    const SamplingOptions options{.temperature = temperature};
+    RankCandidates(logits, options, true, {}, noise, 4, 300, scratch, ranked, &probabilities);
+    std::vector<float> scores = logits;
+    for (size_t t = 0; temperature > 0 && t < 300; ++t) scores[t] = logits[t] / temperature + noise.Row(4)[t];
+    for (float& score : scores) score = score == score ? score : -kInf;
+    const std::vector<double> expected = Softmax(scores);
+    ASSERT_EQ(probabilities.size(), 300U);
+    for (size_t i = 0; i < 300; ++i) {
+      const double exact = expected[static_cast<size_t>(ranked[i])];
+      EXPECT_NEAR(static_cast<double>(probabilities[i]), exact, 1e-6 * exact) << i;
+    }
+  }
+  // What a filter drops has none.
+  RankCandidates(logits, {.temperature = 1, .top_k = 2}, true, {}, noise, 4, 5, scratch, ranked, &probabilities);
+  ASSERT_EQ(probabilities.size(), 5U);
+  EXPECT_NEAR(static_cast<double>(probabilities[0] + probabilities[1]), 1, 1e-6);
+  EXPECT_GE(probabilities[0], probabilities[1]);
+  for (size_t i = 2; i < 5; ++i) EXPECT_EQ(probabilities[i], 0);
+}
+
 TEST(RankCandidatesTest, KeptTokensFirstThenTheRest) {
   const std::vector<float> logits = {1, 5, 4, 0, kNan, 3};
   NoiseCache noise(&PortableKernels(), 21, 6);

@@ -21,6 +21,7 @@ KernelTable WithRowwise(KernelTable table, const RowwiseEntries& rowwise) {
   table.rope = rowwise.rope;
   table.silu_mul = rowwise.silu_mul;
   table.residual_silu = rowwise.residual_silu;
+  table.exp_sums = rowwise.exp_sums;
   table.widen = rowwise.widen;
   table.add = rowwise.add;
   return table;

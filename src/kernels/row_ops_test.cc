@@ -207,6 +207,38 @@ TEST(RowOpsTest, ExpIsAccurateAndHandlesExtremes) {
   });
 }
 
+TEST(RowOpsTest, ExpSumsOfSixteensLeaveNanAndInfinityOut) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const int64_t n : {1, 15, 16, 17, 40, 64}) {
+    std::vector<float> x = RandomFloats(n, 21, 9.0F);
+    for (size_t i = 2; i < x.size(); i += 5) x[i] = i % 2 == 0 ? std::nanf("") : -infinity;
+    for (float& value : x) value += 200;  // beyond what exp itself can hold
+    std::vector<float> expected;
+    for (const KernelTable* table : AvailableKernels()) {
+      const auto parts = static_cast<size_t>((n + 15) / 16);
+      std::vector<ExpSum> sums(parts + 1, ExpSum{-1, -1});
+      table->exp_sums(x.data(), n, sums.data());
+      EXPECT_EQ(sums.back().largest, -1) << "written behind the end";
+      std::vector<float> flat;
+      for (size_t part = 0; part < parts; ++part) {
+        float largest = -infinity;
+        double sum = 0;
+        const size_t end = std::min(x.size(), 16 * part + 16);
+        for (size_t i = 16 * part; i < end; ++i) largest = x[i] > largest ? x[i] : largest;
+        for (size_t i = 16 * part; i < end; ++i) {
+          if (x[i] > -infinity) sum += std::exp(static_cast<double>(x[i] - largest));
+        }
+        EXPECT_EQ(sums[part].largest, largest) << table->name;
+        EXPECT_NEAR(static_cast<double>(sums[part].sum), sum, 8 * kEpsilon * sum) << table->name << n;
+        flat.insert(flat.end(), {sums[part].largest, sums[part].sum});
+      }
+      if (expected.empty()) expected = flat;
+      ExpectSameBits(MatrixOf(1, static_cast<int64_t>(flat.size()), flat),
+                     MatrixOf(1, static_cast<int64_t>(flat.size()), expected), table->name);
+    }
+  }
+}
+
 TEST(RowOpsTest, AddRowsAddsAndEmptyInputsAreFine) {
   ForEveryQueue([&](Queue& queue, const std::string& name) {
     const Matrix x = RandomMatrix(9, 33, 11), start = RandomMatrix(9, 33, 12);

@@ -18,7 +18,8 @@ namespace {
 }  // namespace
 
 RowwiseEntries RowwiseAvx2() {
-  return {RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel, WidenKernel, AddKernel};
+  return {RmsNormKernel,      RopeTableKernel, RopeKernel,  SiluMulKernel,
+          ResidualSiluKernel, ExpSumsKernel,   WidenKernel, AddKernel};
 }
 
 }  // namespace hydrant::kernels

@@ -116,3 +116,15 @@ void ResidualSiluKernel(const float* residual, const float* linear, int64_t n, f
     StoreN(out + i, Add(LoadN(residual + i, lanes), Silu(LoadN(linear + i, lanes))), lanes);
   });
 }
+
+void ExpSumsKernel(const float* x, int64_t n, ExpSum* out) {
+  constexpr float kNothing = -3e38F;  // finite, so that no difference of two is NaN
+  for (int64_t i = 0; i < n; i += 16) {
+    float part[16];
+    const bool whole = i + 16 <= n;
+    for (int64_t l = 0; !whole && l < 16; ++l) part[l] = i + l < n ? x[i + l] : kNothing;
+    const Lanes values = Max(Load(whole ? x + i : part), Set(kNothing));  // the second for NaN
+    const float largest = TreeMax(values);
+    *out++ = {largest, TreeSum(Exp(Sub(values, Set(largest))))};
+  }
+}

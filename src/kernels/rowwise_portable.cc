@@ -16,7 +16,8 @@ namespace {
 }  // namespace
 
 RowwiseEntries RowwisePortable() {
-  return {RmsNormKernel, RopeTableKernel, RopeKernel, SiluMulKernel, ResidualSiluKernel, WidenKernel, AddKernel};
+  return {RmsNormKernel,      RopeTableKernel, RopeKernel,  SiluMulKernel,
+          ResidualSiluKernel, ExpSumsKernel,   WidenKernel, AddKernel};
 }
 
 }  // namespace hydrant::kernels

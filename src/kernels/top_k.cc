@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "base/check.h"
+#include "kernels/kernels.h"
+#include "kernels/math_inl.h"
 
 namespace hydrant::kernels {
 namespace {
@@ -14,7 +16,26 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 constexpr int64_t kPanelsAtATime = 32;
 constexpr int64_t kGroup = 16;  // scores compared with the worst kept at once
 
+int64_t PanelsOf(int64_t outputs) { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
+
+// logit -> score
+void Rescore(const TopKRule& rule, const int32_t* tokens, int64_t first, std::span<float> scores) {
+  if (rule.noise == nullptr) return;
+  const float* noise = tokens == nullptr ? rule.noise + first : rule.noise;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    scores[i] = scores[i] / rule.temperature + noise[tokens == nullptr ? static_cast<int32_t>(i) : tokens[i]];
+  }
+}
+
 }  // namespace
+
+void ToProbabilities(std::span<const ExpSum> all, std::span<float> scores) {
+  double largest = kNever;
+  for (const ExpSum& part : all) largest = std::max<double>(largest, part.largest);
+  double sum = 0;  // in order
+  for (const ExpSum& part : all) sum += part.sum * ExpDouble(part.largest - largest);
+  for (float& score : scores) score = static_cast<float>(ExpDouble(score - largest) / sum);
+}
 
 void BestTokens::Start(int32_t k) {
   k_ = static_cast<size_t>(std::max(k, 0));
@@ -54,13 +75,17 @@ void BestTokens::Offer(const float* scores, int32_t first, int64_t count) {
   Scan(scores, count, [&](int64_t i) { return first + static_cast<int32_t>(i); });
 }
 
-void TopKOutput::Reserve(int num_threads, std::span<const TopKRule> rules) {
+void TopKOutput::Reserve(int num_threads, std::span<const TopKRule> rules, int64_t outputs) {
   best_.resize(static_cast<size_t>(num_threads));
   logits_.resize(static_cast<size_t>(num_threads));
   for (size_t t = 0; t < best_.size(); ++t) {
     best_[t].resize(std::max(best_[t].size(), rules.size()));
     for (size_t r = 0; r < rules.size(); ++r) best_[t][r].Start(rules[r].k);
     logits_[t].Resize(static_cast<int64_t>(rules.size()), kPanelsAtATime * kPanelOutputs);
+  }
+  exp_sums_.resize(std::max(exp_sums_.size(), rules.size()));
+  for (size_t r = 0; r < rules.size(); ++r) {
+    exp_sums_[r].resize(rules[r].probabilities ? static_cast<size_t>(PanelsOf(outputs)) : 0);
   }
 }
 
@@ -70,6 +95,7 @@ std::span<const int32_t> TopKOutput::Row(int64_t r) {
   const size_t k = best_.front()[row].k();
   next_.assign(best_.size(), 0);
   merged_.clear();
+  probabilities_.clear();
   while (merged_.size() < k) {
     const ScoredToken* best = nullptr;
     size_t from = 0;
@@ -82,8 +108,10 @@ std::span<const int32_t> TopKOutput::Row(int64_t r) {
     }
     if (best == nullptr) break;  // fewer tokens than candidates
     merged_.push_back(best->token);
+    if (!exp_sums_[row].empty()) probabilities_.push_back(best->score);
     ++next_[from];
   }
+  if (!probabilities_.empty()) ToProbabilities(exp_sums_[row], probabilities_);
   return merged_;
 }
 
@@ -94,7 +122,7 @@ void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head, s
   HYDRANT_CHECK(token_map.empty() || static_cast<int64_t>(token_map.size()) == weight.outputs);
   const auto thread = static_cast<size_t>(queue.thread_idx);
   Matrix& logits = output.logits_[thread];
-  const int64_t panels = (weight.outputs + kPanelOutputs - 1) / kPanelOutputs;
+  const int64_t panels = PanelsOf(weight.outputs);
   ForOwnItems(queue, panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; panel += kPanelsAtATime) {
       const int64_t first = panel * kPanelOutputs;
@@ -105,11 +133,9 @@ void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head, s
         float* scores = logits.row(static_cast<int64_t>(r));
         const TopKRule& rule = rules[r];
         const int32_t* tokens = token_map.empty() ? nullptr : token_map.data() + first;
-        if (rule.noise != nullptr && tokens == nullptr) {
-          for (int64_t i = 0; i < count; ++i) scores[i] = scores[i] / rule.temperature + rule.noise[first + i];
-        } else if (rule.noise != nullptr) {
-          for (int64_t i = 0; i < count; ++i) scores[i] = scores[i] / rule.temperature + rule.noise[tokens[i]];
-        }
+        Rescore(rule, tokens, first, std::span(scores, static_cast<size_t>(count)));
+        std::vector<ExpSum>& sums = output.exp_sums_[r];
+        if (!sums.empty()) queue.table->exp_sums(scores, count, &sums[static_cast<size_t>(panel)]);
         BestTokens& best = output.best_[thread][r];
         if (tokens == nullptr) {
           best.Offer(scores, static_cast<int32_t>(first), count);

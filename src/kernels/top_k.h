@@ -16,6 +16,7 @@ struct TopKRule {
   int32_t k = 1;
   float temperature = 0;         // > 0 with noise
   const float* noise = nullptr;  // [V]
+  bool probabilities = false;    // whether they are wanted too: of a softmax over these scores
 };
 
 struct ScoredToken {
@@ -43,13 +44,18 @@ class BestTokens {
   std::vector<ScoredToken> best_;
 };
 
+// scores -> exp(score) over the sum of all exp, a softmax; `all`: every score's part, in order.
+void ToProbabilities(std::span<const ExpSum> all, std::span<float> scores);
+
 // Room for the rows of one MatmulTopK and its result.
 class TopKOutput {
  public:
-  // Outside regions.
-  void Reserve(int num_threads, std::span<const TopKRule> rules);
+  // Outside regions. `outputs`: of the lm head.
+  void Reserve(int num_threads, std::span<const TopKRule> rules, int64_t outputs);
   // After the region: candidates of a row, best first; ties to the lower token. Good until the next call.
   std::span<const int32_t> Row(int64_t r);
+  // Of the tokens that Row gave last; empty where they were not wanted. The same for any number of threads.
+  std::span<const float> probabilities() const { return probabilities_; }
 
  private:
   friend void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head,
@@ -57,7 +63,9 @@ class TopKOutput {
 
   std::vector<std::vector<BestTokens>> best_;  // [threads][R]
   std::vector<Matrix> logits_;                 // [threads] of [R, outputs at a time]
+  std::vector<std::vector<ExpSum>> exp_sums_;  // [R] of [panels], or none
   std::vector<int32_t> merged_;                // [k], of the row asked for last
+  std::vector<float> probabilities_;           // [k]
   std::vector<size_t> next_;                   // [threads] scratch
 };
 

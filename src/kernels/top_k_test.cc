@@ -22,17 +22,27 @@ Weight WeightOf(const std::vector<float>& values, int64_t outputs, int64_t input
   return weight;
 }
 
+struct Ranked {
+  std::vector<int32_t> tokens;
+  std::vector<double> probabilities;
+};
+
 // Logits written out in full, then ranked: the slow twin.
-std::vector<int32_t> Expected(std::span<const float> logits, std::span<const int32_t> map, const TopKRule& rule) {
+Ranked Expected(std::span<const float> logits, std::span<const int32_t> map, const TopKRule& rule) {
   std::vector<float> scores;
   for (size_t o = 0; o < logits.size(); ++o) {
     const size_t token = map.empty() ? o : static_cast<size_t>(map[o]);
     scores.push_back(rule.noise == nullptr ? logits[o] : logits[o] / rule.temperature + rule.noise[token]);
   }
-  std::vector<int32_t> best;
-  TopK(scores, rule.k, best);
-  if (!map.empty()) {
-    for (int32_t& token : best) token = map[static_cast<size_t>(token)];
+  Ranked best;
+  TopK(scores, rule.k, best.tokens);
+  double sum = 0;
+  for (const float score : scores) sum += std::exp(static_cast<double>(score));
+  for (int32_t& token : best.tokens) {
+    if (rule.probabilities) {
+      best.probabilities.push_back(std::exp(static_cast<double>(scores[static_cast<size_t>(token)])) / sum);
+    }
+    if (!map.empty()) token = map[static_cast<size_t>(token)];
   }
   return best;
 }
@@ -53,23 +63,29 @@ void CheckShape(int64_t rows, int64_t outputs, bool mapped) {
   for (int64_t r = 0; r < rows; ++r) {
     rules.push_back({.k = static_cast<int32_t>(r % 11)});
     if (r % 2 == 1) rules.back() = {.k = 7, .temperature = 0.7F, .noise = noise.data()};
+    rules.back().probabilities = r % 3 != 2;
   }
+  TopKOutput output;  // with the rows of the call before
   ForEveryQueue([&](Queue& queue, const std::string& name) {
     Matrix logits(rows, outputs);
     Matmul(queue, x, weight, bias, logits);
     MatmulInput input;
     input.Reserve(*queue.table, weight.kind, rows, kInputs);
-    TopKOutput output;
-    output.Reserve(queue.pool->num_threads(), rules);
+    output.Reserve(queue.pool->num_threads(), rules, outputs);
     Region(queue, [&](Queue& own) {
       input.Load(own, x);
       MatmulTopK(own, input, {&weight, bias, {}}, map, rules, output);
     });
     for (int64_t r = 0; r < rows; ++r) {
       const std::span<const int32_t> found = output.Row(r);
-      EXPECT_EQ(std::vector<int32_t>(found.begin(), found.end()),
-                Expected(std::as_const(logits).row_span(r), map, rules[static_cast<size_t>(r)]))
-          << name << " R=" << rows << " V=" << outputs << " row " << r;
+      const std::span<const float> probabilities = output.probabilities();
+      SCOPED_TRACE(name + " R=" + std::to_string(rows) + " V=" + std::to_string(outputs) + " row " + std::to_string(r));
+      const Ranked expected = Expected(std::as_const(logits).row_span(r), map, rules[static_cast<size_t>(r)]);
+      EXPECT_EQ(std::vector<int32_t>(found.begin(), found.end()), expected.tokens);
+      ASSERT_EQ(probabilities.size(), expected.probabilities.size());
+      for (size_t i = 0; i < probabilities.size(); ++i) {
+        EXPECT_NEAR(static_cast<double>(probabilities[i]), expected.probabilities[i], 1e-5 * expected.probabilities[i]);
+      }
     }
   });
 }
