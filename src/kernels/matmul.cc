@@ -430,6 +430,36 @@ void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> j
   });
 }
 
+void MatmulInOrder(Queue& queue, std::span<const InputJobs> groups, const BeforeJob& before) {
+  const std::span<const MatmulJob> jobs = groups.front().jobs;
+  const MatmulInput* tallest = groups.front().input;
+  int64_t panels = 0;
+  for (const MatmulJob& job : jobs) panels += PanelsOf(job);
+  for (const InputJobs& group : groups) {
+    HYDRANT_CHECK(group.jobs.size() == jobs.size());
+    for (size_t j = 0; j < jobs.size(); ++j) {
+      group.input->Check(group.jobs[j]);
+      HYDRANT_CHECK(group.jobs[j].weight->outputs == jobs[j].weight->outputs);
+      HYDRANT_CHECK(group.jobs[j].out.cols == jobs[j].weight->outputs && group.jobs[j].out.rows == group.input->rows_);
+    }
+    if (group.input->rows_ > tallest->rows_) tallest = group.input;
+  }
+  tallest->ForPanels(queue, panels, static_cast<int64_t>(groups.size()), [&](int64_t begin, int64_t end) {
+    int64_t first = 0;  // of the job
+    for (size_t j = 0; j < jobs.size(); ++j) {
+      const int64_t count = PanelsOf(jobs[j]);
+      const int64_t from = std::max(begin - first, int64_t{0}), to = std::min(end - first, count);
+      first += count;
+      if (from >= to) continue;
+      const int64_t column = from * kPanelOutputs, last = std::min(to * kPanelOutputs, jobs[j].weight->outputs);
+      for (size_t g = 0; g < groups.size(); ++g) {
+        before(g, j, column, last - column);
+        groups[g].input->Range(groups[g].jobs[j], from, to, nullptr);
+      }
+    }
+  });
+}
+
 void MatmulSiluMul(Queue& queue, const MatmulInput& input, const MatmulJob& gate, const MatmulJob& up, Rows out) {
   input.Check(gate);
   input.Check(up);

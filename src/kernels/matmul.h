@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -52,6 +53,14 @@ struct MatmulJob {
   MatmulMode mode = MatmulMode::kStore;
 };
 
+class MatmulInput;
+
+// Products of one input among those of a call.
+struct InputJobs {
+  const MatmulInput* input = nullptr;
+  std::span<const MatmulJob> jobs;
+};
+
 // Rows x [R, I] ready for matmuls. Reserve outside regions; the others are ops.
 class MatmulInput {
  public:
@@ -78,6 +87,8 @@ class MatmulInput {
 
  private:
   friend void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs);
+  friend void MatmulInOrder(Queue& queue, std::span<const InputJobs> groups,
+                            const std::function<void(size_t, size_t, int64_t, int64_t)>& before);
   friend void MatmulSiluMul(Queue& queue, const MatmulInput& input, const MatmulJob& gate, const MatmulJob& up,
                             Rows out);
 
@@ -139,6 +150,12 @@ class MatmulInput {
 // input order starting at 0, combined ((0+1)+(2+3))+((4+5)+(6+7)); then + bias; then (kAdd) out + that. Packed: as
 // PackedMatmulArgs says.
 void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs);
+// Products of several inputs as one op: groups of as many jobs, whose j-th ones have as many outputs. Whoever computes
+// some columns of a j-th job computes them in all groups, in order, so that a job may add to what the one before it
+// made. `before(group, j, first column, columns)` is called right before those columns are computed, by the same
+// thread.
+using BeforeJob = std::function<void(size_t group, size_t j, int64_t first, int64_t columns)>;
+void MatmulInOrder(Queue& queue, std::span<const InputJobs> groups, const BeforeJob& before);
 
 // out = silu(gate) * up, [R, O], of two weights that read the same input; their own `out` and `mode` are not looked at.
 // The same bits as Matmul of both and SiluMul, without [R, O] of either in memory.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -318,6 +319,75 @@ TEST(MatmulTest, SiluMulOfTwoProductsGivesTheBitsOfThreeOps) {
       CheckSiluMul(float_gate.weight, float_up.weight, rows, *table);
       CheckSiluMul(Weight::Of(gate.matrix()), Weight::Of(up.matrix()), rows, *table);
       CheckSiluMul(Weight::Of(up.matrix(), true), Weight::Of(gate.matrix(), true), rows, *table);
+    }
+  }
+}
+
+// Sums of three inputs: rows of the second level start from a row of the first, [1, 0, 1], before they add their own.
+void CheckInOrder(const std::vector<Weight>& weights) {
+  const int64_t inputs = weights[0].inputs;
+  const int64_t outputs[] = {weights[0].outputs, weights[1].outputs};
+  const Matrix first = RandomMatrix(2, inputs, 21), more = RandomMatrix(2, inputs, 22),
+               last = RandomMatrix(3, inputs, 23);
+  const std::vector<float> bias = RandomFloats(outputs[0], 24);
+  const int64_t parents[] = {1, 0, 1};
+  ForEveryQueue([&](Queue& queue, const std::string& name) {
+    for (const Weight& weight : weights) {
+      if (weight.kind != InputKind::kF32 && !queue.table->Reads(weight.packed.type)) return;
+    }
+    Matrix expected[2], above[2], sums[2];
+    for (size_t j = 0; j < 2; ++j) {
+      Matrix level(2, outputs[j]);
+      expected[j].Resize(3, outputs[j]);
+      Matmul(queue, first, weights[j], j == 0 ? bias : std::vector<float>(), level);
+      Matmul(queue, more, weights[2 + j], {}, level, MatmulMode::kAdd);
+      for (int64_t r = 0; r < 3; ++r) std::copy_n(level.row(parents[r]), outputs[j], expected[j].row(r));
+      Matmul(queue, last, weights[4 + j], {}, expected[j], MatmulMode::kAdd);
+      above[j].Resize(2, outputs[j]);
+      sums[j].Resize(3, outputs[j]);
+    }
+    MatmulInput ready[3];
+    const Matrix* const rows[] = {&first, &more, &last};
+    for (size_t g = 0; g < 3; ++g) {
+      ready[g].Reserve(*queue.table, weights[0].kind, rows[g]->rows(), inputs);
+      ready[g].Load(queue, *rows[g]);
+    }
+    const MatmulJob jobs[] = {{&weights[0], bias, above[0]},
+                              {&weights[1], {}, above[1]},
+                              {&weights[2], {}, above[0], MatmulMode::kAdd},
+                              {&weights[3], {}, above[1], MatmulMode::kAdd},
+                              {&weights[4], {}, sums[0], MatmulMode::kAdd},
+                              {&weights[5], {}, sums[1], MatmulMode::kAdd}};
+    const std::span<const MatmulJob> all(jobs);
+    const InputJobs groups[] = {
+        {&ready[0], all.subspan(0, 2)}, {&ready[1], all.subspan(2, 2)}, {&ready[2], all.subspan(4, 2)}};
+    Region(queue, [&](Queue& own) {
+      MatmulInOrder(own, groups, [&](size_t group, size_t j, int64_t column, int64_t columns) {
+        if (group < 2) return;
+        for (int64_t r = 0; r < 3; ++r) {
+          std::copy_n(above[j].row(parents[r]) + column, columns, sums[j].row(r) + column);
+        }
+      });
+    });
+    for (size_t j = 0; j < 2; ++j) ExpectSameBits(sums[j], expected[j], name + " job " + std::to_string(j));
+  });
+}
+
+TEST(MatmulTest, InOrderGivesTheBitsOfOneProductAfterTheOther) {
+  for (const int64_t width : {16, 37, 2000}) {  // of the even ones; threads share out the panels of the widest
+    std::vector<TestWeight> floats;
+    std::vector<Weight> weights;
+    for (uint32_t i = 0; i < 6; ++i) floats.emplace_back(DType::kBF16, i % 2 == 0 ? width : 100, 70, 3, i);
+    for (const TestWeight& one : floats) weights.push_back(one.weight);
+    CheckInOrder(weights);
+    for (const PackedType type : {PackedType::kW8, PackedType::kW4, PackedType::kQuads, PackedType::kOctets}) {
+      std::vector<std::unique_ptr<TestPackedMatrix>> packed;
+      weights.clear();
+      for (uint32_t i = 0; i < 6; ++i) {
+        packed.push_back(std::make_unique<TestPackedMatrix>(type, i % 2 == 0 ? width : 100, 300, i));
+        weights.push_back(Weight::Of(packed.back()->matrix()));
+      }
+      CheckInOrder(weights);
     }
   }
 }
