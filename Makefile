@@ -11,8 +11,10 @@ WEIGHTS ?= w8a8
 HEAD_WEIGHTS ?= w8a8
 # Tokens that heads may draft: frequent ones of stories, like the prompt. Empty: all.
 DRAFT_VOCAB ?= $(DRAFT)/draft_vocab_stories.json
-# Which tree pays depends on the machine and its hour: the demo measures these and goes on with the fastest.
-TREES  ?= [[0]] [[0],[0,0]] [[0],[0,0],[0,0,0]] $(DRAFT)/trees.json
+# Which tree pays depends on the machine and its hour, and so does how sure heads must be of a token: the demo measures
+# each tree with each smallest probability and goes on with the fastest.
+TREES  ?= [[0]] [[0],[0,0]] [[0],[0,0],[0,0,0]] [[0],[0,0],[0,0,0],[0,0,0,0]] $(DRAFT)/trees.json
+P_MINS ?= 0 0.1 0.15
 
 # $(call cmake_build,target): configure, then build one target of the release preset.
 cmake_build = cmake --preset release --log-level=WARNING && cmake --build --preset release -j $(JOBS) --target $(1)
@@ -25,7 +27,7 @@ all: install-deps  ## everything: the binary, tests, benchmarks, example
 	@$(call cmake_build,all)
 
 demo: install-deps build  ## the embedded model with its heads on a prompt, beside plain decoding (PROMPT="...")
-	build/release/hydrant run --model $(MODEL) --draft $(DRAFT) --weights $(WEIGHTS) --head-weights $(HEAD_WEIGHTS) $(addprefix --draft-vocab ,$(DRAFT_VOCAB)) $(foreach tree,$(TREES),--tree '$(tree)') --template none --prompt "$(PROMPT)" --max-tokens 200 --stats --compare-plain
+	build/release/hydrant run --model $(MODEL) --draft $(DRAFT) --weights $(WEIGHTS) --head-weights $(HEAD_WEIGHTS) $(addprefix --draft-vocab ,$(DRAFT_VOCAB)) $(foreach tree,$(TREES),--tree '$(tree)') $(addprefix --draft-p-min ,$(P_MINS)) --template none --prompt "$(PROMPT)" --max-tokens 200 --stats --compare-plain
 
 test: all  ## every test but the slow sanitizer and fuzz runs
 	ctest --preset release -j 2 --no-tests=error

@@ -25,6 +25,21 @@ TEST(Lossless, CommittedHeadsOnEveryTarget) {
   }
 }
 
+TEST(Lossless, TreesWithoutTheirUnlikelyNodesOnEveryTarget) {
+  for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
+    for (const char* heads : {"hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
+      for (const float p_min : {1e-30F, 0.004F, 0.05F}) {
+        ExpectLossless({.base = Golden("base_mha"),
+                        .heads = Golden(heads),
+                        .prompt = Prompt(),
+                        .num_tokens = 60,
+                        .draft_p_min = p_min},
+                       table->name);
+      }
+    }
+  }
+}
+
 TEST(Lossless, EveryKindOfHeadsOnEveryTarget) {
   HYDRANT_NEED_SHARED();
   const std::string golden = SharedDir() + "/golden/";
@@ -70,6 +85,7 @@ void ExpectBatchGivesWhatEachGivesAlone(const EngineOptions& options, int32_t to
     request.stop.max_tokens = 10 + tokens_more_each * static_cast<int32_t>(i);
     request.use_drafter = i % 4 != 3;
     if (i == 5) request.accept.rule = AcceptRule::kTypical;
+    if (i % 3 == 2) request.draft_p_min = 0.01F * static_cast<float>(i);
     requests.push_back(request);
   }
   const std::vector<GenerationResult> together = engine.GenerateBatch(requests);

@@ -81,6 +81,7 @@ struct Case {
   Formats formats = {};
   std::vector<Setting> settings = EverySetting();
   std::vector<size_t> trees = {0, 1, 2};  // of EveryTree
+  float draft_p_min = 0;
 };
 
 // Runs a case on one target with different numbers of threads and prompt chunks. Returns what plain decoding gave, per
@@ -110,6 +111,7 @@ inline std::vector<std::vector<int32_t>> ExpectLossless(const Case& c, const std
       request.sampling = c.settings[s].sampling;
       request.stop.max_tokens = c.num_tokens;
       request.stop.ignore_eos = true;
+      request.draft_p_min = c.draft_p_min;
       const GenerationResult expected = plain.Generate(request);
       const GenerationResult result = engine.Generate(request);
       EXPECT_EQ(result.token_ids, expected.token_ids);

@@ -65,6 +65,9 @@ struct GenerationRequest {
   AcceptOptions accept;
   StopOptions stop;
   bool use_drafter = true;  // false = plain decoding even where heads are loaded
+  // Drafted tokens that their head gives less are left out of the tree, and nothing is drafted below a path that the
+  // heads together give less; 0 = off. Under the exact rule this changes the speed only.
+  float draft_p_min = 0.0F;
 };
 
 enum class FinishReason : uint8_t {
@@ -101,6 +104,7 @@ struct GenerationResult {
   bool has_text = false;
   FinishReason finish_reason = FinishReason::kLength;
   std::vector<int32_t> num_emitted;  // one per step: drafted tokens accepted + 1, before any cut
+  int64_t num_drafted = 0;           // nodes of all steps' trees, the roots not counted
   std::vector<int32_t> token_depth;  // one per token id: depth in the tree that drafted it, 0 = the base model's own
   // Per depth d = 1..: steps whose tree had a node at that depth, and steps that accepted one there.
   std::vector<int64_t> depth_offered;

@@ -68,6 +68,17 @@ void AddPromptFlags(FlagSet& flags, Options& options) {
       "Of the sampled text (default 0)");
 }
 
+void AddTreeFlags(FlagSet& flags, Options& options) {
+  flags.Text("--tree", "TREE", &options.engine.tree,
+             "Of all heads: a preset, a file or a list (default: each one's own)");
+  flags.Value(
+      "--draft-p-min", "X",
+      [&options](const std::string& value) {
+        options.request.draft_p_min = ParseFloat("--draft-p-min", value, {.min = 0, .max = 1});
+      },
+      "Leave drafted tokens out that their head gives less (default 0: whole trees)");
+}
+
 bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   options.request.stop = {.max_tokens = 128, .ignore_eos = true, .stop = {}};
   FlagSet flags("hydrant bench latency", kDescription, kExamples);
@@ -75,8 +86,7 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   flags.Repeated(
       "--draft", "DIR", [&options](const std::string& value) { options.drafts.push_back(value); },
       "Folder with heads; may be given several times (default: the embedded heads, with the embedded model)");
-  flags.Text("--tree", "TREE", &options.engine.tree,
-             "Of all heads: a preset, a file or a list (default: each one's own)");
+  AddTreeFlags(flags, options);
   AddWeightFlags(flags, options.engine);
   AddPromptFlags(flags, options);
   flags.Group("Measuring");
@@ -139,6 +149,7 @@ Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engin
                {"runs", result.rounds},
                {"temperature", ShortestDouble(options.request.sampling.temperature)},
                {"seed", options.request.sampling.seed},
+               {"draft_p_min", ShortestDouble(options.request.draft_p_min)},
                {"threads", info.threads},
                {"cpu_target", info.cpu_target},
                {"kv_type", options.engine.kv_type},

@@ -313,27 +313,40 @@ TEST(CommandsTest, RunWithHeadsEqualsPlainDecoding) {
   EXPECT_EQ(b["finish_reason"], "length");
 }
 
-TEST(CommandsTest, RunTriesTreesAndGoesOnWithTheFastest) {
-  std::vector<std::string> args = {
-      "run",         "--model",          Model(),        "--draft", Heads(),  "--template", "none",
-      "--prompt",    "Once upon a time", "--max-tokens", "24",      "--tree", "[[0]]",      "--tree",
-      "[[0],[0,0]]", "--compare-plain"};
+TEST(CommandsTest, RunTriesEveryTreeWithEveryDraftPMin) {
+  const std::vector<std::string> trees = {"[[0]]", "[[0],[0,0]]"}, p_mins = {"0", "0.2", "1"};
+  std::vector<std::string> args = {"run",        "--model",        Model(),    "--draft",          Heads(),
+                                   "--template", "none",           "--prompt", "Once upon a time", "--max-tokens",
+                                   "24",         "--compare-plain"};
+  for (const std::string& tree : trees) args.insert(args.end(), {"--tree", tree});
+  for (const std::string& p_min : p_mins) args.insert(args.end(), {"--draft-p-min", p_min});
   const Outcome text = Hydrant(args);
   EXPECT_EQ(text.code, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr("\ntrying 1 node "));
-  EXPECT_THAT(text.out, HasSubstr("\ntrying 2 nodes "));
+  EXPECT_THAT(text.out, HasSubstr("\ntrying 2 nodes, p-min 0.2 "));
   args.push_back("--json");
   const Json json = JsonOf(Hydrant(args));
-  const Json& trees = json["compare"]["tried"];
-  ASSERT_EQ(trees.size(), 2U);
-  EXPECT_EQ(trees[0]["nodes"], 1);
-  EXPECT_EQ(trees[1]["choices"], Json::parse("[[0],[0,0]]"));
-  EXPECT_LE(trees[0]["tokens_per_step"], trees[1]["tokens_per_step"]);
-  const bool first = trees[0]["tokens_per_second"] >= trees[1]["tokens_per_second"];
-  EXPECT_EQ(json["tree"]["choices"], trees[first ? 0 : 1]["choices"]);
-  EXPECT_EQ(json["compare"]["drafted"]["choices"], trees[first ? 0 : 1]["choices"]);
-  EXPECT_NE(json["compare"]["drafted"]["tokens_per_second"], trees[first ? 0 : 1]["tokens_per_second"])
-      << "the comparison has runs of its own";
+  const Json &compare = json["compare"], &tried = compare["tried"];
+  ASSERT_EQ(tried.size(), 6U);
+  bool found = false;
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(tried[i]["choices"], Json::parse(trees[i / 3]));
+    EXPECT_EQ(tried[i]["draft_p_min"], Json::parse(p_mins[i % 3]));
+    const double nodes = i < 3 ? 1 : 2, drafted = tried[i]["drafted_per_step"];
+    EXPECT_TRUE(i % 3 == 0   ? drafted == nodes
+                : i % 3 == 1 ? drafted > 0 && drafted < nodes
+                             : drafted < 0.2)
+        << drafted << " nodes a step, way " << i;
+    if (compare["drafted"]["choices"] != tried[i]["choices"]) continue;
+    if (compare["drafted"]["draft_p_min"] != tried[i]["draft_p_min"]) continue;
+    found = true;
+    EXPECT_NE(compare["drafted"]["tokens_per_second"], tried[i]["tokens_per_second"]) << "it has runs of its own";
+  }
+  EXPECT_TRUE(found);
+  EXPECT_EQ(json["tree"]["choices"], compare["drafted"]["choices"]);
+  EXPECT_EQ(json["draft_p_min"], compare["drafted"]["draft_p_min"]);
+  EXPECT_GE(compare["rounds"], 3);
+  EXPECT_GT(compare["speedup"].get<double>(), 0);
 }
 
 TEST(CommandsTest, RunStreamsTheTextAndTakesThePromptFromStdin) {

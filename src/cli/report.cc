@@ -34,6 +34,7 @@ void AddSettings(const RunOptions& options, Json& json) {
   json["presence_penalty"] = ShortestDouble(sampling.presence_penalty);
   json["frequency_penalty"] = ShortestDouble(sampling.frequency_penalty);
   json["seed"] = sampling.seed;
+  json["draft_p_min"] = ShortestDouble(options.request.draft_p_min);
   const AcceptOptions& accept = options.request.accept;
   json["accept"] = accept.rule == AcceptRule::kTypical ? "typical" : "exact";
   json["epsilon"] = ShortestDouble(accept.epsilon);
@@ -77,13 +78,13 @@ void AddEngine(const RunOptions& options, const EngineInfo& info, Json& json) {
   json["warnings"] = info.warnings;
 }
 
+}  // namespace
+
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
-
-}  // namespace
 
 double TokensPerSecond(const GenerationResult& result) {
   return Rate(static_cast<double>(result.token_ids.size()), result.seconds() * 1000);
@@ -109,6 +110,7 @@ Json RunJson(const RunOptions& options, const std::string& resolved_template, co
   json["finish_reason"] = NameOf(result.finish_reason);
   json["num_emitted"] = result.num_emitted;
   json["mean_num_emitted"] = MeanEmitted(result);
+  json["num_drafted"] = result.num_drafted;
   json["token_depth"] = result.token_depth;
   json["depth_offered"] = result.depth_offered;
   json["depth_accepted"] = result.depth_accepted;
@@ -126,6 +128,13 @@ std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResul
   std::string text = fmt::format("prompt {} tokens, output {} tokens in {} steps, finish: {}\n", prompt_ids.size(),
                                  result.token_ids.size(), result.num_emitted.size(), NameOf(result.finish_reason));
   text += fmt::format("num_emitted mean {:.3f} (plain decoding: 1)\n", MeanEmitted(result));
+  if (result.num_drafted > 0) {
+    const double steps = static_cast<double>(result.num_emitted.size()),
+                 drafted = static_cast<double>(result.num_drafted);
+    const double accepted = (MeanEmitted(result) - 1) * steps;
+    text += fmt::format("drafted {} tokens, {:.2f} a step; {:.1f} % accepted\n", result.num_drafted, drafted / steps,
+                        100 * accepted / drafted);
+  }
   if (!result.depth_offered.empty()) text += "depth  offered  accepted    rate\n";
   for (size_t d = 0; d < result.depth_offered.size(); ++d) {
     const int64_t offered = result.depth_offered[d];
@@ -176,7 +185,9 @@ SpeedFigures MedianFigures(std::span<const GenerationResult> results) {
   return {.tokens_per_step = MeanEmitted(results.front()),
           .tokens_per_second = median(TokensPerSecond),
           .draft_ms = per_step(&PhaseTimes::draft),
-          .forward_ms = per_step(&PhaseTimes::forward)};
+          .forward_ms = per_step(&PhaseTimes::forward),
+          .drafted_per_step = static_cast<double>(results.front().num_drafted) /
+                              static_cast<double>(std::max<size_t>(results.front().num_emitted.size(), 1))};
 }
 
 double SpeedupOfSteps(const SpeedFigures& drafted, const SpeedFigures& plain) {
@@ -186,25 +197,27 @@ double SpeedupOfSteps(const SpeedFigures& drafted, const SpeedFigures& plain) {
 
 std::string ComparisonText(const EngineInfo& info, const Comparison& comparison, size_t num_tokens) {
   const auto row = [](const std::string& name, const SpeedFigures& figures) {
-    return fmt::format("{:18} {:11.2f} {:10.1f} {:14.3f} {:9.3f}\n", name, figures.tokens_per_step,
-                       figures.tokens_per_second, figures.forward_ms, figures.draft_ms);
+    return fmt::format("{:28} {:11.2f} {:12.2f} {:10.1f} {:12.3f} {:9.3f}\n", name, figures.drafted_per_step,
+                       figures.tokens_per_step, figures.tokens_per_second, figures.forward_ms, figures.draft_ms);
   };
   const auto nodes = [](const TreeSpeed& tree) {
-    return fmt::format("{} node{}", tree.nodes, tree.nodes == 1 ? "" : "s");
+    std::string text = fmt::format("{} node{}", tree.nodes, tree.nodes == 1 ? "" : "s");
+    if (tree.p_min > 0) text += fmt::format(", p-min {}", ShortestDouble(tree.p_min));
+    return text;
   };
   const TreeSpeed& tree = comparison.drafted;
   const SpeedFigures &drafted = tree.figures, &plain = comparison.plain;
-  std::string text =
-      fmt::format("{:18} {:>11} {:>10} {:>14} {:>9}\n", "", "tokens/step", "tokens/s", "forward, ms", "draft, ms");
+  std::string text = fmt::format("{:28} {:>11} {:>12} {:>10} {:>12} {:>9}\n", "", "nodes/step", "tokens/step",
+                                 "tokens/s", "forward, ms", "draft, ms");
   for (const TreeSpeed& tried : comparison.tried) text += row("trying " + nodes(tried), tried.figures);
   text += row("with " + info.drafter, drafted) + row("plain decoding", plain);
   if (plain.tokens_per_second > 0) {
-    text += fmt::format("{:18} {:>11} {:>9.2f}x", "speedup", "", drafted.tokens_per_second / plain.tokens_per_second);
+    text += fmt::format("{:28} {:>11} {:>12} {:>9.2f}x", "speedup", "", "", comparison.speedup);
     text += fmt::format("  ({:.2f}x by forward and draft alone)\n", SpeedupOfSteps(drafted, plain));
   }
   return text +
-         fmt::format("All {} tokens are equal. Median of three runs each, in turn; {} threads, {}, tree {} ({}).\n",
-                     num_tokens, info.threads, info.cpu_target, tree.name, nodes(tree));
+         fmt::format("All {} tokens are equal. Medians of {} runs each, in turn; {} threads, {}, tree {} ({}).\n",
+                     num_tokens, comparison.rounds, info.threads, info.cpu_target, tree.name, nodes(tree));
 }
 
 }  // namespace hydrant::cli

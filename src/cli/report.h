@@ -29,11 +29,14 @@ std::string WeightsText(const EngineInfo& info);
 // The lines of `--stats`.
 std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResult& result);
 
+double Median(std::vector<double> values);
+
 // Median figures of several runs of the same prompt.
 struct SpeedFigures {
   double tokens_per_step = 0;
   double tokens_per_second = 0;
   double draft_ms = 0, forward_ms = 0;  // per step
+  double drafted_per_step = 0;          // nodes
 };
 SpeedFigures MedianFigures(std::span<const GenerationResult> results);
 // The speedup that drafting and the base model's steps leave when nothing else takes time; 0 where there were no steps.
@@ -41,7 +44,8 @@ double SpeedupOfSteps(const SpeedFigures& drafted, const SpeedFigures& plain);
 
 struct TreeSpeed {
   std::string name, choices;  // as in EngineInfo
-  int32_t nodes = 0;
+  int32_t nodes = 0;          // of the whole tree
+  float p_min = 0;            // GenerationRequest::draft_p_min
   SpeedFigures figures;
 };
 // One prompt decoded with heads and plainly in turn, the same text.
@@ -49,6 +53,8 @@ struct Comparison {
   std::vector<TreeSpeed> tried;  // what the tree was chosen from, in runs of their own; empty: there was no choice
   TreeSpeed drafted;
   SpeedFigures plain;
+  double speedup = 0;  // tokens per second with heads over plainly, in the same round; median over the rounds
+  size_t rounds = 0;
 };
 std::string ComparisonText(const EngineInfo& info, const Comparison& comparison, size_t num_tokens);
 

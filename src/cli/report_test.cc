@@ -23,6 +23,7 @@ GenerationResult Sample() {
   result.has_text = true;
   result.finish_reason = FinishReason::kStop;
   result.num_emitted = {2, 1};
+  result.num_drafted = 4;
   result.token_depth = {0, 1, 0, 0};
   result.depth_offered = {2, 2};
   result.depth_accepted = {1, 0};
@@ -93,28 +94,34 @@ TEST(ReportTest, StatsHaveMeanDepthsAndPhases) {
   const std::string text = StatsText(prompt, Sample());
   EXPECT_THAT(text, HasSubstr("prompt 3 tokens, output 4 tokens in 2 steps, finish: stop"));
   EXPECT_THAT(text, HasSubstr("num_emitted mean 1.500"));
+  EXPECT_THAT(text, HasSubstr("drafted 4 tokens, 2.00 a step; 25.0 % accepted"));
   EXPECT_THAT(text, HasSubstr("    1        2         1   50.0 %"));
   EXPECT_THAT(text, HasSubstr("forward      1300.0   65.0 %    650.000"));
 }
 
 TEST(ReportTest, ComparisonHasBothSpeedsAndTheirRatio) {
-  const Comparison comparison{{}, {"custom", "[[0]]", 1, {3.5, 300, 0.75, 10}}, {1, 100, 0, 9.5}};
+  const Comparison comparison{{}, {"custom", "[[0]]", 1, 0, {3.5, 300, 0.75, 10, 1}}, {1, 100, 0, 9.5, 0}, 2.99, 5};
   const std::string text = ComparisonText(Info(), comparison, 40);
-  EXPECT_THAT(text, HasSubstr("with hydra                3.50      300.0         10.000     0.750"));
-  EXPECT_THAT(text, HasSubstr("plain decoding            1.00      100.0          9.500     0.000"));
-  EXPECT_THAT(text, HasSubstr("3.00x  (3.09x by forward and draft alone)"));  // 3.5 * 9.5 / 10.75
+  EXPECT_THAT(text,
+              HasSubstr("with hydra                          1.00         3.50      300.0       10.000     0.750"));
+  EXPECT_THAT(text,
+              HasSubstr("plain decoding                      0.00         1.00      100.0        9.500     0.000"));
+  EXPECT_THAT(text, HasSubstr("2.99x  (3.09x by forward and draft alone)"));  // 3.5 * 9.5 / 10.75
 }
 
 TEST(ReportTest, ComparisonOfATreeChosenBeforehandIsByItsLaterRuns) {
-  const Comparison comparison{{{"a", "[[0]]", 1, {1.5, 150, 1, 10}}, {"b", "[[0],[0,0]]", 2, {2, 180, 2, 11}}},
-                              {"b", "[[0],[0,0]]", 2, {2, 170, 2, 12}},
-                              {1, 100, 0, 9.5}};
+  const Comparison comparison{
+      {{"a", "[[0]]", 1, 0, {1.5, 150, 1, 10, 1}}, {"b", "[[0],[0,0]]", 2, 0.125F, {2, 180, 2, 11, 1.75}}},
+      {"b", "[[0],[0,0]]", 2, 0.125F, {2, 170, 2, 12, 1.75}},
+      {1, 100, 0, 9.5, 0},
+      1.7,
+      21};
   const std::string text = ComparisonText(Info(), comparison, 40);
-  EXPECT_THAT(text, HasSubstr("trying 1 node             1.50      150.0"));
-  EXPECT_THAT(text, HasSubstr("trying 2 nodes            2.00      180.0"));
-  EXPECT_THAT(text, HasSubstr("with hydra                2.00      170.0"));
+  EXPECT_THAT(text, HasSubstr("trying 1 node                       1.00         1.50      150.0"));
+  EXPECT_THAT(text, HasSubstr("trying 2 nodes, p-min 0.125         1.75         2.00      180.0"));
+  EXPECT_THAT(text, HasSubstr("with hydra                          1.75         2.00      170.0"));
   EXPECT_THAT(text, HasSubstr("     1.70x  ("));
-  EXPECT_THAT(text, HasSubstr("tree b (2 nodes)"));
+  EXPECT_THAT(text, HasSubstr("tree b (2 nodes, p-min 0.125)"));
 }
 
 TEST(ReportTest, MedianIsOfTheRuns) {

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <span>
@@ -26,7 +27,9 @@
 namespace hydrant::cli {
 namespace {
 
-constexpr size_t kComparisonRuns = 3;
+// Of a comparison: short generations need many, because neighbours of the machine come and go within a second.
+constexpr int32_t kLeastRounds = 3;
+constexpr double kLeastSeconds = 2, kSecondsPerWay = 0.3;
 
 void ChooseModel(RunOptions& options) {
   if (!options.engine.model.empty()) {
@@ -61,52 +64,84 @@ GenerationResult GenerateSilently(Engine& engine, const GenerationRequest& reque
   return engine.Generate(request, [](const Emission&) { return !Interrupted(); });
 }
 
-// Each way of decoding one prompt, in turn: one run untimed, then kComparisonRuns. Nothing when interrupted.
+// One run of each way of decoding a prompt.
 using Way = std::function<GenerationResult()>;
-std::vector<std::vector<GenerationResult>> InTurn(std::span<const Way> ways, const std::string& title) {
-  std::vector<std::vector<GenerationResult>> runs(ways.size());
+using Round = std::vector<GenerationResult>;
+
+// Each way in turn: a round untimed, then at least kLeastRounds, until the time is over. Nothing when interrupted.
+std::vector<Round> InTurn(std::span<const Way> ways, const std::string& title) {
+  std::vector<Round> rounds;
   std::vector<int32_t> expected;
   Progress progress(title);
-  for (size_t i = 0; i < (kComparisonRuns + 1) * ways.size(); ++i) {
-    progress.Update(static_cast<double>(i) / static_cast<double>((kComparisonRuns + 1) * ways.size()));
-    GenerationResult result = ways[i % ways.size()]();
-    if (Interrupted()) return {};
-    if (i == 0) expected = result.token_ids;
-    if (result.token_ids != expected) {
-      const auto [a, b] = std::ranges::mismatch(result.token_ids, expected);
-      throw InternalError(
-          fmt::format("two ways of decoding the same prompt differ at token {}", a - result.token_ids.begin()),
-          "this is a bug in hydrant; please report it with the command that led here");
+  const auto start = std::chrono::steady_clock::now();
+  const double planned = std::max(kLeastSeconds, kSecondsPerWay * static_cast<double>(ways.size()));
+  double share = 0;  // done
+  for (int32_t count = 0; share < 1; ++count) {
+    Round round;
+    for (const Way& way : ways) {
+      round.push_back(way());
+      if (Interrupted()) return {};
+      const std::vector<int32_t>& tokens = round.back().token_ids;
+      if (expected.empty()) expected = tokens;
+      if (tokens == expected) continue;
+      const auto [a, b] = std::ranges::mismatch(tokens, expected);
+      throw InternalError(fmt::format("two ways of decoding the same prompt differ at token {}", a - tokens.begin()),
+                          "this is a bug in hydrant; please report it with the command that led here");
     }
-    if (i >= ways.size()) runs[i % ways.size()].push_back(std::move(result));
+    if (count > 0) rounds.push_back(std::move(round));
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    share = std::min((count + 1.0) / (kLeastRounds + 1), seconds.count() / planned);
+    progress.Update(std::min(share, 1.0));
   }
-  return runs;
+  return rounds;
 }
 
-TreeSpeed TreeInUse(const Engine& engine, std::span<const GenerationResult> runs) {
+TreeSpeed SpeedOf(const Engine& engine, float p_min, std::span<const Round> rounds, size_t way) {
+  std::vector<GenerationResult> runs;
+  for (const Round& round : rounds) runs.push_back(round[way]);
   const EngineInfo& info = engine.info();
-  return {info.tree_name, info.tree_json, info.tree_nodes, MedianFigures(runs)};
+  return {info.tree_name, info.tree_json, info.tree_nodes, p_min, MedianFigures(runs)};
 }
 
-// Leaves the fastest of the trees in use.
-std::vector<TreeSpeed> ChooseTree(Engine& engine, const std::vector<std::string>& trees,
-                                  const GenerationRequest& request) {
+// The way whose speed over the mean of its round has the highest median: rounds differ more than ways do.
+size_t Fastest(std::span<const Round> rounds) {
+  std::vector<std::vector<double>> speeds(rounds.front().size());  // [ways] of [rounds]
+  for (const Round& round : rounds) {
+    double sum = 0;
+    for (const GenerationResult& run : round) sum += TokensPerSecond(run);
+    for (size_t way = 0; way < round.size(); ++way) speeds[way].push_back(TokensPerSecond(round[way]) / sum);
+  }
+  std::vector<double> medians;
+  for (std::vector<double>& speed : speeds) medians.push_back(Median(std::move(speed)));
+  return static_cast<size_t>(std::ranges::max_element(medians) - medians.begin());
+}
+
+// Every tree with every smallest probability. Leaves the fastest in use.
+std::vector<TreeSpeed> ChooseTree(Engine& engine, const RunOptions& options, GenerationRequest& request) {
+  const std::vector<std::string> trees = options.trees.empty() ? std::vector<std::string>{""} : options.trees;
+  const std::vector<float> p_mins = options.draft_p_mins.empty() ? std::vector<float>{0} : options.draft_p_mins;
+  std::vector<std::function<void()>> uses;
   std::vector<Way> ways;
   for (const std::string& tree : trees) {
-    ways.emplace_back([&] {
-      engine.UseTree(tree);
-      return GenerateSilently(engine, request);
-    });
+    for (const float p_min : p_mins) {
+      uses.emplace_back([&engine, &request, &tree, p_min] {
+        engine.UseTree(tree);
+        request.draft_p_min = p_min;
+      });
+      ways.emplace_back([&engine, &request, use = uses.back()] {
+        use();
+        return GenerateSilently(engine, request);
+      });
+    }
   }
-  const auto runs = InTurn(ways, "trying trees");
+  const std::vector<Round> rounds = InTurn(ways, "trying trees");
   std::vector<TreeSpeed> tried;
-  for (size_t t = 0; t < runs.size(); ++t) {
-    engine.UseTree(trees[t]);
-    tried.push_back(TreeInUse(engine, runs[t]));
+  if (rounds.empty()) return tried;
+  for (size_t way = 0; way < ways.size(); ++way) {
+    uses[way]();
+    tried.push_back(SpeedOf(engine, request.draft_p_min, rounds, way));
   }
-  const auto speed = [](const TreeSpeed& tree) { return tree.figures.tokens_per_second; };
-  const auto fastest = std::ranges::max_element(tried, {}, speed);
-  if (fastest != tried.end()) engine.UseTree(trees[static_cast<size_t>(fastest - tried.begin())]);
+  uses[Fastest(rounds)]();
   return tried;
 }
 
@@ -117,14 +152,18 @@ std::optional<Comparison> CompareWithPlain(Engine& engine, const GenerationReque
   plain_request.use_drafter = false;
   const Way ways[] = {[&] { return GenerateSilently(engine, plain_request); },
                       [&] { return GenerateSilently(engine, request); }};
-  const auto runs = InTurn(ways, "comparing with plain decoding");
-  if (runs.empty()) return std::nullopt;
-  return Comparison{std::move(tried), TreeInUse(engine, runs[1]), MedianFigures(runs[0])};
+  const std::vector<Round> rounds = InTurn(ways, "comparing with plain decoding");
+  if (rounds.empty()) return std::nullopt;
+  std::vector<double> speedups;
+  for (const Round& round : rounds) speedups.push_back(TokensPerSecond(round[1]) / TokensPerSecond(round[0]));
+  return Comparison{std::move(tried), SpeedOf(engine, request.draft_p_min, rounds, 1),
+                    SpeedOf(engine, 0, rounds, 0).figures, Median(std::move(speedups)), rounds.size()};
 }
 
 base::Json FiguresJson(const SpeedFigures& figures) {
   return {{"tokens_per_step", figures.tokens_per_step},
           {"tokens_per_second", figures.tokens_per_second},
+          {"drafted_per_step", figures.drafted_per_step},
           {"draft_ms", figures.draft_ms},
           {"forward_ms", figures.forward_ms}};
 }
@@ -133,6 +172,7 @@ base::Json TreeJson(const TreeSpeed& tree) {
   base::Json json = FiguresJson(tree.figures);
   json["name"] = tree.name;
   json["nodes"] = tree.nodes;
+  json["draft_p_min"] = ShortestDouble(tree.p_min);
   json["choices"] = base::ParseJson(tree.choices, "the tree");
   return json;
 }
@@ -140,6 +180,8 @@ base::Json TreeJson(const TreeSpeed& tree) {
 base::Json ComparisonJson(const Comparison& comparison) {
   base::Json json = {{"drafted", TreeJson(comparison.drafted)},
                      {"plain", FiguresJson(comparison.plain)},
+                     {"speedup", comparison.speedup},
+                     {"rounds", comparison.rounds},
                      {"tried", base::Json::array()}};
   for (const TreeSpeed& tree : comparison.tried) json["tried"].push_back(TreeJson(tree));
   return json;
@@ -192,7 +234,8 @@ int Run(const std::vector<std::string>& args) {
   GenerationRequest request = options.request;
   request.prompt_ids = PromptIds(engine, options, resolved_template);
   std::vector<TreeSpeed> tried;
-  if (options.trees.size() > 1) tried = ChooseTree(engine, options.trees, request);
+  if (options.has_choice()) tried = ChooseTree(engine, options, request);
+  options.request.draft_p_min = request.draft_p_min;
   if (Interrupted()) return kExitInterrupted;
   if (options.json) {
     PrintJson(engine, options, request, resolved_template, std::move(tried));

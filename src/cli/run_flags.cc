@@ -146,8 +146,9 @@ void AddOutputFlags(FlagSet& flags, RunOptions& options) {
         options.color = mode == "always" ? ColorMode::kAlways : mode == "never" ? ColorMode::kNever : ColorMode::kAuto;
       },
       "auto, always or never (default auto)");
-  flags.Switch("--compare-plain", &options.compare_plain,
-               "Also decode plainly, three times each in turn; check that the tokens are equal and print both speeds");
+  flags.Switch(
+      "--compare-plain", &options.compare_plain,
+      "Also decode plainly, at least three times each in turn; check that the tokens are equal and print both speeds");
 }
 
 void CheckPrompt(const FlagSet& flags, RunOptions& options) {
@@ -181,7 +182,7 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
   }
   if (flags.Given("--epsilon") && !flags.Given("--alpha")) accept.alpha = std::sqrt(accept.epsilon);
   if (options.engine.draft.empty() && !options.engine.model.empty()) {
-    for (const char* flag : {"--tree", "--compare-plain"}) {
+    for (const char* flag : {"--tree", "--draft-p-min", "--compare-plain"}) {
       if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
     }
   }
@@ -200,8 +201,10 @@ void CheckModelAndOutput(const FlagSet& flags, const RunOptions& options) {
   if (options.engine.model.empty() && !options.engine.draft.empty()) {
     throw UserError("--draft needs the base model that the heads belong to", "give --model DIR");
   }
-  if (options.trees.size() > 1 && !options.compare_plain) {
-    throw UserError("--tree is given several times, and only a comparison takes them in turn", "add --compare-plain");
+  if (options.has_choice() && !options.compare_plain) {
+    throw UserError(fmt::format("{} is given several times, and only a comparison takes them in turn",
+                                options.trees.size() > 1 ? "--tree" : "--draft-p-min"),
+                    "add --compare-plain");
   }
   if (options.json && options.show_drafts) throw UserError("--show-drafts and --json cannot be used together");
   if (flags.Given("--color") && !options.show_drafts) throw UserError("--color is for --show-drafts only");
@@ -218,6 +221,13 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
       "--tree", "TREE", [&options](const std::string& value) { options.trees.push_back(value); },
       "Preset name, JSON file or literal list of paths (default: the heads' trees.json, else mc_sim_7b_63); may be "
       "given several times with --compare-plain: all are tried first, and the fastest is used");
+  flags.Repeated(
+      "--draft-p-min", "X",
+      [&options](const std::string& value) {
+        options.draft_p_mins.push_back(ParseFloat("--draft-p-min", value, {.min = 0, .max = 1}));
+      },
+      "Leave drafted tokens out that their head gives less than X, and draft nothing below a path of less: fewer rows "
+      "where heads are unsure (default 0: whole trees); may be given several times like --tree");
   AddPromptFlags(flags, options);
   AddSamplingFlags(flags, options.request.sampling);
   AddStopFlags(flags, options.request.stop);
@@ -230,6 +240,7 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   CheckModelAndOutput(flags, options);
   CheckAcceptance(flags, options);
   if (!options.trees.empty()) options.engine.tree = options.trees.front();
+  if (!options.draft_p_mins.empty()) options.request.draft_p_min = options.draft_p_mins.front();
   return options;
 }
 

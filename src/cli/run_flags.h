@@ -26,7 +26,11 @@ struct RunOptions {
   bool stats = false;
   bool show_drafts = false;
   bool compare_plain = false;
-  std::vector<std::string> trees;  // of --tree; the first one, if any, is engine.tree too
+  std::vector<std::string> trees;   // of --tree; the first one, if any, is engine.tree too
+  std::vector<float> draft_p_mins;  // of --draft-p-min; the first one, if any, is request.draft_p_min too
+
+  // Whether there are several ways of drafting to choose from.
+  bool has_choice() const { return trees.size() > 1 || draft_p_mins.size() > 1; }
 };
 
 // Nothing when help was asked for and has been printed. Throws UserError.

@@ -42,11 +42,13 @@ TEST(RunFlagsTest, DefaultsAreThoseOfTheDocumentation) {
   EXPECT_EQ(options.request.accept, AcceptOptions());
   EXPECT_EQ(options.request.accept.epsilon, 0.09F);
   EXPECT_EQ(options.request.accept.alpha, 0.3F);
+  EXPECT_EQ(options.request.draft_p_min, 0.0F);
 }
 
 TEST(RunFlagsTest, EveryFlagReachesItsSetting) {
   std::istringstream words(
-      "--model M --draft D --tree chain --prompt Hi --system Hush --template vicuna --max-tokens 5 --temperature 0.8 "
+      "--model M --draft D --tree chain --draft-p-min 0.25 --prompt Hi --system Hush --template vicuna --max-tokens 5 "
+      "--temperature 0.8 "
       "--top-k 40 --top-p 0.9 --min-p 0.05 --repetition-penalty 1.1 --presence-penalty -0.5 --frequency-penalty 0.25 "
       "--seed 18446744073709551615 --stop a --stop b --ignore-eos --accept typical --epsilon 0.1 --alpha 0.2 "
       "--root argmax --candidates plain --threads 2 --cpu-target avx2 --kv-type bf16 --json --stats");
@@ -54,6 +56,7 @@ TEST(RunFlagsTest, EveryFlagReachesItsSetting) {
   EXPECT_EQ(options.engine.model, "M");
   EXPECT_EQ(options.engine.draft, "D");
   EXPECT_EQ(options.engine.tree, "chain");
+  EXPECT_EQ(options.request.draft_p_min, 0.25F);
   EXPECT_EQ(options.engine.threads, 2);
   EXPECT_EQ(options.engine.cpu_target, "avx2");
   EXPECT_EQ(options.engine.kv_type, "bf16");
@@ -123,6 +126,7 @@ TEST(RunFlagsTest, ValuesOutOfRangeAreRefusedByFlagAndRange) {
                                                    {"--candidates", "both"},
                                                    {"--color", "blue"},
                                                    {"--epsilon", "2"},
+                                                   {"--draft-p-min", "1.5"},
                                                    {"--alpha", "-1"}}) {
     const std::string refusal = Refusal({bad.flag, bad.value});
     EXPECT_THAT(refusal, testing::StartsWith(std::string(bad.flag) + " is \"" + bad.value + "\", expected "))
@@ -139,6 +143,9 @@ TEST(RunFlagsTest, CombinationsWithoutAMeaningAreRefused) {
   EXPECT_THAT(Refusal({"--model", "M", "--compare-plain"}), HasSubstr("--compare-plain needs draft heads"));
   EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--tree", "[[0]]", "--tree", "[[1]]"}),
               HasSubstr("--tree is given several times"));
+  EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--draft-p-min", "0", "--draft-p-min", "0.1"}),
+              HasSubstr("--draft-p-min is given several times"));
+  EXPECT_THAT(Refusal({"--model", "M", "--draft-p-min", "0.1"}), HasSubstr("--draft-p-min needs draft heads"));
   EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--tree", "[[0]]", "--tree", "", "--compare-plain"}),
               HasSubstr("--tree"));
   // Without heads every tree is its root, and any rule or kind of candidates is plain decoding.

@@ -28,13 +28,15 @@ void CandidateRanker::Add(const ProposeInput& input, int64_t position, int32_t k
   const std::optional<kernels::TopKRule> rule =
       kernels::ScoreRule(*input.sampling, input.coupled, *input.noise, position, k);
   rank_in_head_ = rule.has_value();
-  if (rule) rules_.push_back(*rule);
+  if (!rule) return;
+  rules_.push_back(*rule);
+  rules_.back().probabilities = input.min_probability > 0;
 }
 
 HeadOutput CandidateRanker::Output(int num_threads, int64_t rows, int64_t outputs) {
   HeadOutput output;
   if (rank_in_head_) {
-    best_.Reserve(num_threads, rules_);
+    best_.Reserve(num_threads, rules_, outputs);
     output.token_map = token_map_;
     output.rules = rules_;
     output.best = &best_;
@@ -56,9 +58,10 @@ std::span<const float> CandidateRanker::Logits(int64_t r) {
 std::span<const int32_t> CandidateRanker::Candidates(int64_t r, std::span<const int32_t> path) {
   if (rank_in_head_) return best_.Row(r);
   const Row& row = rows_[static_cast<size_t>(r)];
+  probabilities_.clear();
   const kernels::TokenHistory history{.prompt = row.input->prompt, .output = row.input->output, .path = path};
   kernels::RankCandidates(Logits(r), *row.input->sampling, row.input->coupled, history, *row.input->noise, row.position,
-                          row.k, scratch_, candidates_);
+                          row.k, scratch_, candidates_, row.input->min_probability > 0 ? &probabilities_ : nullptr);
   return candidates_;
 }
 

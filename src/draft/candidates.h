@@ -28,6 +28,9 @@ class CandidateRanker {
   std::span<const float> Logits(int64_t r);
   // The k best of row r; `path`: drafted tokens below the root.
   std::span<const int32_t> Candidates(int64_t r, std::span<const int32_t> path);
+  // How likely the head holds each of those that Candidates gave last, among all tokens, by the scores that rank them;
+  // empty where the sequence leaves no node out (ProposeInput::min_probability).
+  std::span<const float> probabilities() const { return rank_in_head_ ? best_.probabilities() : probabilities_; }
 
  private:
   struct Row {
@@ -44,7 +47,7 @@ class CandidateRanker {
   std::vector<kernels::TopKRule> rules_;
   kernels::TopKOutput best_;
   Matrix logits_;  // [R, V']
-  std::vector<float> mapped_, scratch_;
+  std::vector<float> mapped_, scratch_, probabilities_;
   std::vector<int32_t> candidates_;
 };
 

@@ -34,6 +34,9 @@ struct AbsorbInput {
 struct ProposeInput {
   DraftState* state = nullptr;
   tree::TokenTree* tree = nullptr;  // topology and tokens[0] given, the other tokens to be filled
+  // > 0: nodes that their head holds less likely are left out, and nothing is drafted below a path that the heads
+  // together hold less likely (growing_trees.h)
+  float min_probability = 0;
   const SamplingOptions* sampling = nullptr;
   bool coupled = true;
   std::span<const int32_t> prompt, output;  // history for penalties; output ends in the root
@@ -54,7 +57,8 @@ class Drafter {
   virtual std::unique_ptr<DraftState> NewState(int32_t max_positions, DType kv_type) const = 0;
   // After every commit and every prompt chunk, in order.
   virtual void Absorb(std::span<AbsorbInput> inputs) = 0;
-  // Fills the trees. A node's tokens do not depend on the other nodes, sequences or topologies in the call.
+  // Fills the trees, and takes nodes out of those with a min_probability. What a node's token is, and whether it
+  // stays, does not depend on other branches, sequences or topologies in the call.
   virtual void Propose(std::span<ProposeInput> inputs) = 0;
   // Row i = logits of head i after root and path[0 .. i-1], followed by each head's own argmax where path is shorter.
   // out [K, V].

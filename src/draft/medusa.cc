@@ -9,9 +9,9 @@
 
 #include "base/check.h"
 #include "draft/candidates.h"
+#include "draft/growing_trees.h"
 #include "draft/head_stack.h"
 #include "draft/medusa_weights.h"
-#include "tree/operations.h"
 
 namespace hydrant::draft {
 namespace {
@@ -68,11 +68,13 @@ class IndependentHeads : public Drafter {
       }
     }
     RunHeads(deepest);
+    trees_.Start(inputs);
     for (size_t i = 0; i < inputs.size(); ++i) {
       for (int32_t depth = 0; depth < inputs[i].tree->topology.max_depth(); ++depth) {
-        FillLevel(inputs[i], depth, static_cast<int64_t>(i));
+        FillLevel(i, inputs[i].tree->topology, depth);
       }
     }
+    trees_.Finish();
   }
 
   void HeadLogits(DraftState& state, int32_t /*root*/, std::span<const int32_t> /*path*/, Matrix& out) override {
@@ -101,13 +103,11 @@ class IndependentHeads : public Drafter {
     });
   }
 
-  void FillLevel(ProposeInput& input, int32_t depth, int64_t row) {
-    const tree::Topology& topology = input.tree->topology;
-    const std::span<const int32_t> candidates = rankers_[static_cast<size_t>(depth)].Candidates(row, {});
+  void FillLevel(size_t input, const tree::Topology& topology, int32_t depth) {
+    CandidateRanker& ranker = rankers_[static_cast<size_t>(depth)];
+    const std::span<const int32_t> candidates = ranker.Candidates(static_cast<int64_t>(input), {});
     for (tree::NodeId node = topology.level_begin(depth); node < topology.level_begin(depth + 1); ++node) {
-      const auto n = static_cast<size_t>(node);
-      tree::FillChildren(topology.first_child()[n], topology.num_children()[n], candidates.data(),
-                         input.tree->tokens.data());
+      if (trees_.Expands(input, node)) trees_.Fill(input, node, candidates, ranker.probabilities());
     }
   }
 
@@ -118,6 +118,7 @@ class IndependentHeads : public Drafter {
   Matrix x_;                             // [S, D]
   std::deque<CandidateRanker> rankers_;  // [K]
   std::vector<HeadOutput> outputs_;
+  GrowingTrees trees_;
 };
 
 }  // namespace

@@ -161,6 +161,7 @@ void ValidateRequest(const GenerationRequest& request) {
   CheckRange("frequency-penalty", static_cast<double>(sampling.frequency_penalty), -100, 100);
   CheckRange("epsilon", static_cast<double>(request.accept.epsilon), 0, 1);
   CheckRange("alpha", static_cast<double>(request.accept.alpha), 0, 1e6);
+  CheckRange("draft-p-min", static_cast<double>(request.draft_p_min), 0, 1);
   CheckRange("max-tokens", request.stop.max_tokens, 1, 2147483647);
   if (request.stop.stop.size() > 64) throw UserError("more than 64 stop strings");
   for (const std::string& stop : request.stop.stop) {

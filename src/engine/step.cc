@@ -93,6 +93,7 @@ void Stepper::Draft(std::span<sequence::Sequence* const> sequences) {
     const GenerationRequest& request = sequence->request();
     proposals_.push_back({.state = sequence->draft_state(),
                           .tree = &sequence->tree(),
+                          .min_probability = request.draft_p_min,
                           .sampling = &request.sampling,
                           .coupled = DraftsSeeNoise(request.accept),
                           .prompt = request.prompt_ids,

@@ -47,6 +47,16 @@ Ranked Expected(std::span<const float> logits, std::span<const int32_t> map, con
   return best;
 }
 
+std::vector<TopKRule> Rules(int64_t rows, const std::vector<float>& noise) {
+  std::vector<TopKRule> rules;
+  for (int64_t r = 0; r < rows; ++r) {
+    rules.push_back({.k = static_cast<int32_t>(r % 11)});
+    if (r % 2 == 1) rules.back() = {.k = 7, .temperature = 0.7F, .noise = noise.data()};
+    rules.back().probabilities = r % 3 != 2;
+  }
+  return rules;
+}
+
 void CheckShape(int64_t rows, int64_t outputs, bool mapped) {
   constexpr int64_t kInputs = 24;
   std::vector<float> values = RandomFloats(outputs * kInputs, 1);
@@ -59,12 +69,7 @@ void CheckShape(int64_t rows, int64_t outputs, bool mapped) {
   const std::vector<float> bias(static_cast<size_t>(outputs), 0.25F), noise = RandomFloats(3 * outputs, 3);
   std::vector<int32_t> map;
   for (int32_t o = 0; mapped && o < outputs; ++o) map.push_back(3 * o + 1);
-  std::vector<TopKRule> rules;
-  for (int64_t r = 0; r < rows; ++r) {
-    rules.push_back({.k = static_cast<int32_t>(r % 11)});
-    if (r % 2 == 1) rules.back() = {.k = 7, .temperature = 0.7F, .noise = noise.data()};
-    rules.back().probabilities = r % 3 != 2;
-  }
+  const std::vector<TopKRule> rules = Rules(rows, noise);
   TopKOutput output;  // with the rows of the call before
   ForEveryQueue([&](Queue& queue, const std::string& name) {
     Matrix logits(rows, outputs);

@@ -21,8 +21,9 @@ class Workspaces {
   // Outside regions: the workspaces that the next ones use.
   std::span<T> Choose(bool alone) {
     alone_ = alone;
-    return {all_.data(), alone ? all_.size() : 1};
+    return in_use();
   }
+  std::span<T> in_use() { return {all_.data(), alone_ ? all_.size() : 1}; }
   std::span<T> all() { return all_; }
 
   bool alone() const { return alone_; }

@@ -51,6 +51,7 @@ void Sequence::Commit(const verify::Verdict& verdict) {
 
 void Sequence::CountStep(const verify::Verdict& verdict) {
   result_.num_emitted.push_back(verdict.num_emitted());
+  result_.num_drafted += tree_.topology.num_nodes() - 1;
   const auto depth = static_cast<size_t>(tree_.topology.max_depth());
   if (result_.depth_offered.size() < depth) {
     result_.depth_offered.resize(depth, 0);

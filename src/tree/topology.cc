@@ -143,7 +143,7 @@ Topology Topology::FromPaths(std::span<const std::vector<int32_t>> paths, const 
 void Topology::Append(NodeId parent, int32_t rank) {
   const auto p = static_cast<size_t>(parent);
   const NodeId node = num_nodes();
-  HYDRANT_CHECK(parent >= parent_.back() && rank == num_children_[p]);
+  HYDRANT_CHECK(parent >= 0 && parent >= parent_.back() && rank == num_children_[p]);
   const int32_t depth = depth_[p] + 1;
   if (depth > max_depth()) level_begin_.push_back(node);
   level_begin_.back() = node + 1;
@@ -192,6 +192,19 @@ Topology Topology::Truncate(int32_t n) const {
     prefix.Append(parent_[static_cast<size_t>(node)], child_rank_[static_cast<size_t>(node)]);
   }
   return prefix;
+}
+
+Topology Topology::Keep(std::span<const uint8_t> kept) const {
+  HYDRANT_CHECK(kept.size() == parent_.size() && kept[0] != 0);
+  Topology rest;
+  std::vector<NodeId> ids(parent_.size(), -1);
+  ids[0] = 0;
+  for (size_t node = 1; node < parent_.size(); ++node) {
+    if (kept[node] == 0) continue;
+    ids[node] = rest.num_nodes();
+    rest.Append(ids[static_cast<size_t>(parent_[node])], child_rank_[node]);
+  }
+  return rest;
 }
 
 void CheckFits(const Topology& topology, const Limits& limits, const std::string& where) {

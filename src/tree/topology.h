@@ -53,6 +53,8 @@ class Topology {
   // The tree without nodes deeper than d / with the first n nodes.
   Topology CutToDepth(int32_t d) const;
   Topology Truncate(int32_t n) const;
+  // The tree of the nodes with kept[node] [N]: the root, and with a node its parent and the siblings before it.
+  Topology Keep(std::span<const uint8_t> kept) const;
 
   bool operator==(const Topology&) const = default;
 

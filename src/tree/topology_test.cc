@@ -53,6 +53,25 @@ TEST(TopologyTest, NumbersByLengthThenValue) {
   EXPECT_THAT(topology.PathTo(0), ElementsAre(0));
 }
 
+TEST(TopologyTest, KeepIsTheTreeOfTheKeptNodes) {
+  std::mt19937 random(5);
+  for (int32_t round = 0; round < 50; ++round) {
+    const Topology topology = RandomTopology(random, 1 + static_cast<int32_t>(random() % 40), 6, 4);
+    const Paths paths = topology.Paths();
+    std::vector<uint8_t> kept(static_cast<size_t>(topology.num_nodes()), 0);
+    kept[0] = 1;
+    Paths kept_paths;
+    for (size_t node = 1; node < kept.size(); ++node) {
+      const auto parent = static_cast<size_t>(topology.parent()[node]);
+      const bool sibling = topology.child_rank()[node] == 0 || kept[node - 1] != 0;
+      if (kept[parent] == 0 || !sibling || random() % 4 == 0) continue;
+      kept[node] = 1;
+      kept_paths.push_back(paths[node - 1]);
+    }
+    EXPECT_EQ(topology.Keep(kept), Topology::FromPaths(kept_paths));
+  }
+}
+
 TEST(TopologyTest, PathsOnlyImpliesPrefixes) {
   EXPECT_EQ(Topology::FromPaths(Paths{{0, 0, 0, 0}, {0, 1, 0}, {1, 0}}),
             Topology::FromPaths(Paths{{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0}, {0, 1}, {0, 1, 0}, {1}, {1, 0}}));
