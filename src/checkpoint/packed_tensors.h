@@ -10,8 +10,8 @@
 namespace hydrant::checkpoint {
 
 // Layouts of kernels/packed.h. A file of another one is refused: its panels would be read as wrong weights. (1 was
-// lines with all table numbers of a panel before its codes.)
-inline constexpr const char* kInterleavedLayout = "2";
+// lines with all table numbers of a panel before its codes, 2 was interleaved with lines of 8 outputs by 16 inputs.)
+inline constexpr const char* kInterleavedLayout = "4";
 inline constexpr const char* kLinesLayout = "3";
 
 // Keys of `__metadata__`.

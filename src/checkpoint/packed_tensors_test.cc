@@ -65,7 +65,7 @@ TEST(PackedTensorsTest, APackedTensorHasTheShapeOfItsMatrix) {
 TEST(PackedTensorsTest, OtherLayoutsAreRefused) {
   base::Json header = Header();
   header["__metadata__"]["hydrant.layout"] = "1";
-  EXPECT_THAT(RefusalOf(header), HasSubstr("w.safetensors: has packed weights of layout 1, expected layout 2 or 3"));
+  EXPECT_THAT(RefusalOf(header), HasSubstr("w.safetensors: has packed weights of layout 1, expected layout 4 or 3"));
   EXPECT_THAT(RefusalOf(header), HasSubstr("convert it again"));
   header["__metadata__"].erase("hydrant.layout");
   EXPECT_THAT(RefusalOf(header), HasSubstr("of layout unknown"));

@@ -34,9 +34,9 @@ Pieces PiecesOf(const kernels::PackedMatrix& matrix) {
     case kernels::PackedType::kW8: return {0, 0, steps * 2, kernels::kLineBytes};
     case kernels::PackedType::kW4: return {steps, 2, steps, kernels::kLineBytes};
     case kernels::PackedType::kQuads: return {0, 0, steps * 32, 4};
-    case kernels::PackedType::kOctets: break;  // eight lines of a group of 64 inputs: four for each half of the outputs
+    case kernels::PackedType::kOctets: break;
   }
-  return {steps * 2, 1, steps * 8, 8};
+  return {steps * 2, 1, steps * 4, 16};
 }
 int64_t TablesAt(const kernels::PackedMatrix& matrix, int64_t o, int64_t piece) {
   if (matrix.type == kernels::PackedType::kW4) return kernels::TablesAtW4(piece) + o * 2;
@@ -50,7 +50,7 @@ int64_t CodesAt(const kernels::PackedMatrix& matrix, int64_t o, int64_t piece) {
     case kernels::PackedType::kQuads: return (piece * kPanel + o) * 4;
     case kernels::PackedType::kOctets: break;
   }
-  return matrix.code_offset() + (piece / 4 * 8 + o / 8 * 4 + piece % 4) * kLine + o % 8 * 8;
+  return matrix.code_offset() + (piece * kPanel + o) * 16;
 }
 
 // One output's codes and table numbers from its place in one matrix to its place in another of the same type.

@@ -19,10 +19,9 @@ void DecodeStep(const PackedMatmulArgs& args, const uint8_t* panel, int64_t step
   }
   if (args.type == PackedType::kOctets) {
     for (int64_t i = 0; i < kStepInputs; ++i) {
-      const int64_t group = step * 2 + i / kGroupInputs, place = i % kGroupInputs;
-      const int64_t line = (group * 2 + output / 8) * 4 + place / 16;
-      const uint8_t pair = codes[line * kLineBytes + output % 8 * 8 + place % 8];
-      const int code = place % 16 < 8 ? pair & 15 : pair >> 4;
+      const int64_t group = step * 2 + i / kGroupInputs, block = step * 4 + i / 32;
+      const uint8_t pair = codes[(block * kPanelOutputs + output) * 16 + i % 16];
+      const int code = i % 32 < 16 ? pair & 15 : pair >> 4;
       weights[i] = args.dictionary[panel[group * kPanelOutputs + output] * kTableEntries + code] - 128;
     }
     return;

@@ -12,9 +12,8 @@
 // Interleaved, for targets whose table says so (KernelTable::reads_interleaved):
 //   quads panel, of w8: codes [I / 4][16][4], a byte = weight + 128: 16 outputs' products with four inputs are one
 //             vector instruction and need no adding up at the end.
-//   octets panel, of w4: tables [I / 64][16], zero-padded to whole lines; codes [I / 64][2][4][8][8]: a group's lines
-//             of outputs 0 .. 7, then of 8 .. 15, each 8 outputs by 16 inputs: low nibbles = inputs 0 .. 7, high = 8
-//             .. 15.
+//   octets panel, of w4: tables [I / 64][16], zero-padded to whole lines; codes [I / 32][16][16]: low nibbles =
+//             inputs 0 .. 15 of 32, high = 16 .. 31. They are multiplied as vectors of 8 outputs by 8 inputs.
 // The value of a weight is row_scales[o] * weight, for all.
 #pragma once
 

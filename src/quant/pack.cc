@@ -111,10 +111,9 @@ struct OctetPlace {
 };
 
 OctetPlace PlaceInOctets(const PackedMatrix& m, int64_t o, int64_t i) {
-  const int64_t group = i / kGroupInputs, place = i % kGroupInputs, line = (group * 2 + o / 8) * 4 + place / 16;
-  return {.table = group * kPanelOutputs + o,
-          .code = m.code_offset() + line * kLineBytes + o % 8 * 8 + place % 8,
-          .shift = place % 16 < 8 ? 0 : 4};
+  return {.table = i / kGroupInputs * kPanelOutputs + o,
+          .code = m.code_offset() + (i / 32 * kPanelOutputs + o) * 16 + i % 16,
+          .shift = i % 32 < 16 ? 0 : 4};
 }
 
 int WeightOctets(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
@@ -147,8 +146,8 @@ void CopyPanelW8(const PackedMatrix& shape, const uint8_t* source, uint8_t* targ
 }
 
 // Two words of eight nibble pairs: the lower nibbles of both as one word, and the upper ones. A line of w4 is one
-// output's codes of two groups, the first in its lower nibbles: eight words of eight inputs. A word of an octet line is
-// eight inputs of one group in its lower nibbles, and the next eight. So this turns either into the other.
+// output's codes of two groups, the first in its lower nibbles: eight words of eight inputs. A word of octets is eight
+// inputs of one group in its lower nibbles, and those 16 on. So this turns either into the other.
 struct Words {
   uint64_t first, second;
 };
@@ -178,9 +177,9 @@ void CopyPanelW4(const PackedMatrix& lines, const PackedMatrix& octets, bool to_
       target[to_octets ? groups[g].table : tables + g] = source[to_octets ? tables + g : groups[g].table];
     }
     for (int64_t i = 0; i < 4; ++i) {
-      const int64_t at = codes + 16 * i;
-      const std::array<int64_t, 2> in_line = {at, at + 8};
-      const std::array<int64_t, 2> in_octets = {groups[0].code + i * kLineBytes, groups[1].code + i * kLineBytes};
+      const int64_t at = codes + i / 2 * 32 + i % 2 * 8, offset = i / 2 * 16 * kPanelOutputs + i % 2 * 8;
+      const std::array<int64_t, 2> in_line = {at, at + 16};
+      const std::array<int64_t, 2> in_octets = {groups[0].code + offset, groups[1].code + offset};
       to_octets ? copy_words(in_line, in_octets) : copy_words(in_octets, in_line);
     }
   }
