@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Low-bit weights by activation codes with AVX-512 VNNI and VBMI, from quads or octets (packed.h). A panel is one tile
-// of 16 outputs by up to 8 code rows, which takes all inputs from one stream.
+// of 16 outputs by up to 10 code rows, which takes all inputs from one stream.
 #include <immintrin.h>
 
 #include <cstddef>
@@ -14,10 +14,12 @@ namespace {
 
 // What a block of rows fetches while it goes through a panel. If it is the only one, lines 8, 16 and 32 KB ahead from
 // memory to L2, because one prefetch alone is now and then late or lost (7B, w4a8, 1 row: 16 KB alone 93 ms, all three
-// 87; 8 rows 133, 130), and 2 KB ahead to L1. Several blocks fetch a part of the next panel each, n lines per 8
-// of their own, so that memory works all the time, and nothing to L1 (7B, w8a8, 16 rows: the whole stream by the first
-// block 333 to 342 ms, parts 283 to 329, parts with lines to L1 315 to 320; w4a8 all equal).
-//   0: nothing; kWholeStream; else n = 4, 2 or 1.
+// 87; 8 rows 133, 130), and 2 KB (octets: 4) ahead to L1; one or two rows of octets also 64 KB ahead, but for matrices
+// of few inputs (products alone, 1 row, from memory at 50 GB/s: 7 % faster, 6 rows equal). Several blocks fetch a part
+// of the next panel each, n lines per 8 of their own, so that memory works all the time; octets also 2 KB ahead to L1
+// (7B, w4a8, 11, 12, 16 rows, medians of three: 184 195 253 ms, so 181 190 251), quads not (w8a8, 16 rows: the whole
+// stream by the first block 333 to 342 ms, parts 283 to 329, parts with lines to L1 315 to 320).
+//   0: nothing of the next panel; kWholeStream; else n = 4, 2 or 1.
 constexpr int kWholeStream = 8;
 
 // Matrices of few inputs come from L2 or L3 in order. Quads are fetched best by hardware then (15 MB on two cores, 1
@@ -29,7 +31,7 @@ constexpr int64_t kFewSteps = 6;
 #include "kernels/packed_epilogue_avx512.h"
 #include "kernels/quad_tiles_avx512.h"
 
-constexpr int64_t kMaxBlockRows = 8;
+constexpr int64_t kMaxBlockRows = 10;
 
 // A panel's outputs are a line of each row, far apart. Those of a block's rows come while its products are computed:
 // the lines of 64 rows at once wait for each other.
@@ -52,7 +54,7 @@ void SumTile(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* c
   } else {
     __m512i vectors[kRows] = {};
     AddQuads<kRows, kFetch>(args.steps, panel, codes, ahead, vectors);
-#pragma GCC unroll 8
+#pragma GCC unroll 10
     for (int r = 0; r < kRows; ++r) _mm512_store_si512(sums + r * kPanelOutputs, vectors[r]);
   }
 }
@@ -72,15 +74,15 @@ void FinishPanels(const PackedMatmulArgs& call, int64_t panel_begin, int64_t pan
     if constexpr (kOctets) {
       alignas(64) int32_t raw[kRows * kPanelOutputs];
       SumOctets<kRows, kFetch>(args, panel, block.codes, next, raw);
-#pragma GCC unroll 8
+#pragma GCC unroll 10
       for (int r = 0; r < kRows; ++r) sums[r] = SumOf(args, raw, r);
     } else {
-#pragma GCC unroll 8
+#pragma GCC unroll 10
       for (int r = 0; r < kRows; ++r) sums[r] = _mm512_set1_epi32(-args.excess[r]);
       AddQuads<kRows, kFetch>(args.steps, panel, block.codes, next, sums);
     }
     const PanelOutputs outputs(args, p);
-#pragma GCC unroll 8
+#pragma GCC unroll 10
     for (int r = 0; r < kRows; ++r) outputs.Finish(r, _mm512_cvtepi32_ps(sums[r]));
   }
 }
@@ -103,7 +105,8 @@ RowsFunctions FunctionsFor(int64_t rows) {
   constexpr RowsFunctions kFunctions[kMaxBlockRows] = {
       FunctionsOf<kOctets, 1, kFetch>(), FunctionsOf<kOctets, 2, kFetch>(), FunctionsOf<kOctets, 3, kFetch>(),
       FunctionsOf<kOctets, 4, kFetch>(), FunctionsOf<kOctets, 5, kFetch>(), FunctionsOf<kOctets, 6, kFetch>(),
-      FunctionsOf<kOctets, 7, kFetch>(), FunctionsOf<kOctets, 8, kFetch>()};
+      FunctionsOf<kOctets, 7, kFetch>(), FunctionsOf<kOctets, 8, kFetch>(), FunctionsOf<kOctets, 9, kFetch>(),
+      FunctionsOf<kOctets, 10, kFetch>()};
   return kFunctions[rows - 1];
 }
 

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Register tiles of octets (packed.h) with AVX-512 VNNI and VBMI: the sums of a panel's 16 outputs by up to 8 code rows
-// over all steps, one asm block. Included by matmul_packed_avx512.cc inside its unnamed namespace.
+// Register tiles of octets (packed.h) with AVX-512 VNNI and VBMI: the sums of a panel's 16 outputs by up to 10 code
+// rows over all steps, one asm block. Included by matmul_packed_avx512.cc inside its unnamed namespace.
 //
 // A vector of weights is 8 outputs x 8 inputs, so that eight inputs of a row, a broadcast that costs no vector port,
-// meet all outputs at once, and only two lanes are left to add up at the end. A line, 4 outputs x 16 inputs, is looked up
-// by vpshufb, each output in the table of its own 128-bit lane, and the halves of two lines' lanes make two such vectors.
-// On Zen 4 vpshufb, vpandd, shifts and unpacking find ports beside products. vpermi2b and vpternlog, by which 8 outputs x
-// 8 inputs can be looked up as they lie, do not, nor do broadcasts of 16 bytes, which lines as they lie would need.
+// meet all outputs at once, and only two lanes are left to add up at the end. A line, 4 outputs x 16 inputs, is looked
+// up by vpshufb, each output in the table of its own 128-bit lane, and the halves of two lines' lanes make two such
+// vectors. On Zen 4 vpshufb, vpandd, shifts and unpacking find ports beside products. vpermi2b and vpternlog, by which
+// 8 outputs x 8 inputs can be looked up as they lie, do not, nor do broadcasts of 16 bytes, which lines as they lie
+// would need.
 //
 // The weights of the next 16 inputs are looked up before and between the products of these, and the next group's tables
-// are put together during this one.
+// are put together during this one; for more than 8 rows, whose sums take the registers, in the place of these, when
+// they are looked up in no more (5 rows .93 of the multiply peak, so .92; 8 rows .99, .98; 10 rows, so, .99).
 //
-// Registers: sums 0-7 of outputs 0-7 and 8-15 of outputs 8-15; tables of four outputs each 16-19 and 20-23, this group's
-// and the next one's; weights 24-29; inputs 30; bytes of 15 in 31. A block is text that the preprocessor puts together;
-// conditions on %c[...] are settled by the assembler for each instance of the template.
+// Registers: sums 0-7 of outputs 0-7 and 8-15 of outputs 8-15; tables of four outputs each 16-19 and 20-23, this
+// group's and the next one's; weights 24-29; inputs 30; bytes of 15 in 31. Rows 8 and 9: sums 16, 17 and 18, 19. A
+// block is text that the preprocessor puts together; conditions on %c[...] are settled by the assembler for each
+// instance of the template.
 
 // Where in two vectors of sums, whose lanes are outputs 0 4 1 5 2 6 3 7 and 8 12 9 13 10 14 11 15, an output's two are.
 struct OctetSums {
@@ -69,27 +72,34 @@ alignas(64) constexpr OctetSums kOctetSums;
   DOT(few_a, w, 30) DOT(few_b, v, 30)                                             \
   ".endif\n\t"                                                                    \
   ".endif\n\t"
-#define ROWS_4_7(g, i, w, v)                                                      \
+#define ROWS_4_9(g, i, w, v)                                                      \
   ROW(g, i, 4, w, v, 4, 12, 4, 12) ROW(g, i, 5, w, v, 5, 13, 5, 13)               \
-  ROW(g, i, 6, w, v, 6, 14, 6, 14) ROW(g, i, 7, w, v, 7, 15, 7, 15)
+  ROW(g, i, 6, w, v, 6, 14, 6, 14) ROW(g, i, 7, w, v, 7, 15, 7, 15)               \
+  ROW(g, i, 8, w, v, 16, 18, 16, 18) ROW(g, i, 9, w, v, 17, 19, 17, 19)
 #define EVEN_ROWS(g, i, w, v)                                                     \
   ROW(g, i, 0, w, v, 0, 8, 0, 8) ROW(g, i, 1, w, v, 1, 9, 1, 9)                   \
   ROW(g, i, 2, w, v, 2, 10, 2, 10) ROW(g, i, 3, w, v, 3, 11, 3, 11)               \
-  ROWS_4_7(g, i, w, v) FETCH(g, i)
+  ROWS_4_9(g, i, w, v) FETCH(g, i)
 #define ODD_ROWS(g, i, w, v)                                                      \
   ROW(g, i, 0, w, v, 4, 12, 0, 8) ROW(g, i, 1, w, v, 5, 13, 1, 9)                 \
   ROW(g, i, 2, w, v, 6, 14, 2, 10) ROW(g, i, 3, w, v, 7, 15, 3, 11)               \
-  ROWS_4_7(g, i, w, v) FETCH(g, i)
+  ROWS_4_9(g, i, w, v) FETCH(g, i)
 
 // What is fetched beside eight inputs of group g: see kWholeStream in matmul_packed_avx512.cc.
 #define FETCH(g, i)                                                               \
   ".if %c[fetch] == 8\n\t"                                                        \
-  "prefetcht0 2048+512*" #g "+64*(" #i ")(%[codes])\n\t"                          \
+  "prefetcht0 4096+512*" #g "+64*(" #i ")(%[codes])\n\t"                          \
   "prefetcht1 8192+512*" #g "+64*(" #i ")(%[codes])\n\t"                          \
   "prefetcht1 16384+512*" #g "+64*(" #i ")(%[codes])\n\t"                         \
   "prefetcht1 32768+512*" #g "+64*(" #i ")(%[codes])\n\t"                         \
-  ".elseif %c[fetch] > " #i "\n\t"                                                \
+  ".if %c[rows] <= 2\n\t"                                                         \
+  "prefetcht1 512*" #g "+64*(" #i ")(%[codes], %[far])\n\t"                       \
+  ".endif\n\t"                                                                    \
+  ".else\n\t"                                                                     \
+  "prefetcht0 2048+512*" #g "+64*(" #i ")(%[codes])\n\t"                          \
+  ".if %c[fetch] > " #i "\n\t"                                                    \
   "prefetcht1 64*(%c[fetch]*" #g "+" #i ")(%[ahead])\n\t"                         \
+  ".endif\n\t"                                                                    \
   ".endif\n\t"
 
 // Sixteen inputs, from 16 u on, of group g: (28, b0) are its first eight, (b1, b3) the others. What follows them is looked
@@ -106,6 +116,14 @@ alignas(64) constexpr OctetSums kOctetSums;
   ODD_ROWS(g, 2*u+1, b1, b3)                                                      \
   UNPACK(29, b0, b1, b0)
 
+// The first group's tables, and what the first UNIT expects.
+#define FIRST_UNIT(t0, t1, t2, t3)                                                \
+  PUT_TABLES(t0, 0) PUT_TABLES(t1, 4) PUT_TABLES(t2, 8) PUT_TABLES(t3, 12)        \
+  LOOK_UP(0, "(%[codes])", 25, t0) LOOK_UP(0, "64(%[codes])", 29, t1)             \
+  UNPACK(25, 29, 28, 25)                                                          \
+  LOOK_UP(0, "128(%[codes])", 27, t2) LOOK_UP(0, "192(%[codes])", 29, t3)         \
+  UNPACK(27, 29, 24, 27)
+
 // A group with tables a0 .. a3, which puts those of the next together in b0 .. b3.
 #define GROUP(g, next, next_at, a0, a1, a2, a3, b0, b1, b2, b3)                   \
   UNIT(g, 0, 1, codes, 512*g, a0, a1, a2, a3, 24, 25, 26, 27,                     \
@@ -114,6 +132,15 @@ alignas(64) constexpr OctetSums kOctetSums;
        PUT_TABLES(b2, 16*(1+g)+8), PUT_TABLES(b3, 16*(1+g)+12))                   \
   UNIT(g, 2, 1, codes, 512*g+256, a0, a1, a2, a3, 26, 27, 24, 25, , )             \
   UNIT(g, 3, 0, next, next_at, b0, b1, b2, b3, 27, 24, 25, 26, , )
+
+// A group with tables 20 .. 23, and at its end those of the next.
+#define GROUP_OF_MANY(g, next, next_at)                                           \
+  UNIT(g, 0, 1, codes, 512*g, 20, 21, 22, 23, 24, 25, 26, 27, , )                 \
+  UNIT(g, 1, 0, codes, 512*g+256, 20, 21, 22, 23, 25, 26, 27, 24, , )             \
+  UNIT(g, 2, 1, codes, 512*g+256, 20, 21, 22, 23, 26, 27, 24, 25, ,               \
+       PUT_TABLES(20, 16*(1+g)) PUT_TABLES(21, 16*(1+g)+4))                       \
+  UNIT(g, 3, 0, next, next_at, 20, 21, 22, 23, 27, 24, 25, 26,                    \
+       PUT_TABLES(22, 16*(1+g)+8) PUT_TABLES(23, 16*(1+g)+12), )
 
 // Two lanes are one output.
 #define FINISH_ROW(r, a, b, few_a, few_b)                                         \
@@ -141,14 +168,17 @@ template <int kRows, int kFetch>
 inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* activations,
                       const uint8_t* ahead, int32_t* sums) {
   const uint8_t *tables = panel, *codes = panel + args.code_offset, *next = nullptr;
+  const int64_t far = args.steps > kFewSteps ? 65536 : 0;
   int64_t steps = args.steps;
   asm volatile(
       "mov $0x0f0f0f0f, %%eax\n\t"
       "vpbroadcastd %%eax, %%zmm31\n\t"
       ZERO4(0, 1, 2, 3) ZERO4(4, 5, 6, 7) ZERO4(8, 9, 10, 11) ZERO4(12, 13, 14, 15)
-      PUT_TABLES(16, 0) PUT_TABLES(17, 4) PUT_TABLES(18, 8) PUT_TABLES(19, 12)
-      LOOK_UP(0, "(%[codes])", 25, 16) LOOK_UP(0, "64(%[codes])", 29, 17) UNPACK(25, 29, 28, 25)
-      LOOK_UP(0, "128(%[codes])", 27, 18) LOOK_UP(0, "192(%[codes])", 29, 19) UNPACK(27, 29, 24, 27)
+      ".if %c[rows] > 8\n\t"
+      ZERO4(16, 17, 18, 19) FIRST_UNIT(20, 21, 22, 23)
+      ".else\n\t"
+      FIRST_UNIT(16, 17, 18, 19)
+      ".endif\n\t"
       ".p2align 5\n"
       "1:\n\t"
       ".if %c[fetch] > 0\n\t"
@@ -157,8 +187,11 @@ inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const 
       "lea 1024(%[codes]), %[next]\n\t"
       "cmp $1, %[steps]\n\t"
       "cmove %[codes], %[next]\n\t"
-      GROUP(0, codes, 512, 16, 17, 18, 19, 20, 21, 22, 23)
-      GROUP(1, next, 0, 20, 21, 22, 23, 16, 17, 18, 19)
+      ".if %c[rows] > 8\n\t"
+      GROUP_OF_MANY(0, codes, 512) GROUP_OF_MANY(1, next, 0)
+      ".else\n\t"
+      GROUP(0, codes, 512, 16, 17, 18, 19, 20, 21, 22, 23) GROUP(1, next, 0, 20, 21, 22, 23, 16, 17, 18, 19)
+      ".endif\n\t"
       "add $1024, %[codes]\n\t"
       "add $32, %[tables]\n\t"
       "add $(128*%c[rows]), %[act]\n\t"
@@ -169,10 +202,11 @@ inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const 
       "vmovdqa64 64(%[places]), %%zmm31\n\t"
       FINISH_ROW(0, 0, 8, 4, 12) FINISH_ROW(1, 1, 9, 5, 13) FINISH_ROW(2, 2, 10, 6, 14) FINISH_ROW(3, 3, 11, 7, 15)
       FINISH_ROW(4, 4, 12, 4, 12) FINISH_ROW(5, 5, 13, 5, 13) FINISH_ROW(6, 6, 14, 6, 14) FINISH_ROW(7, 7, 15, 7, 15)
+      FINISH_ROW(8, 16, 18, 16, 18) FINISH_ROW(9, 17, 19, 17, 19)
       : [codes] "+r"(codes), [tables] "+r"(tables), [act] "+r"(activations), [ahead] "+r"(ahead),
         [steps] "+r"(steps), [next] "=&r"(next)
       : [dictionary] "r"(args.dictionary), [places] "r"(&kOctetSums), [sums] "r"(sums),
-        [panel_bytes] "r"(args.panel_bytes), [rows] "i"(kRows), [fetch] "i"(kFetch)
+        [panel_bytes] "r"(args.panel_bytes), [far] "r"(far), [rows] "i"(kRows), [fetch] "i"(kFetch)
       : "rax", "cc", "memory", CLOBBERED_VECTORS);
 }
 // clang-format on

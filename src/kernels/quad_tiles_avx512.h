@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Register tiles of quads (packed.h) with AVX-512 VNNI: the sums of a panel's 16 outputs by up to 8 code rows over all
+// Register tiles of quads (packed.h) with AVX-512 VNNI: the sums of a panel's 16 outputs by up to 10 code rows over all
 // steps. A vector of weights is 16 outputs x 4 inputs, and four inputs of a row are broadcast to all lanes, so nothing
 // is left to add up at the end. Included by matmul_packed_avx512.cc inside its unnamed namespace.
 
@@ -24,9 +24,9 @@ inline void AddQuads(int64_t steps, const uint8_t* panel, const int8_t* codes, c
   constexpr int kLineQuads = static_cast<int>(kLineBytes / 4);
   constexpr int kChains = kRows == 1 ? 4 : kRows <= 4 ? 2 : 1;
   __m512i chains[kChains][kRows];
-#pragma GCC unroll 8
+#pragma GCC unroll 10
   for (int c = 0; c < kChains; ++c) {
-#pragma GCC unroll 8
+#pragma GCC unroll 10
     for (int r = 0; r < kRows; ++r) chains[c][r] = c == 0 ? sums[r] : _mm512_setzero_si512();
   }
   for (int64_t line = steps * (kStepInputs / kLineBytes); line > 0; --line) {
@@ -34,7 +34,7 @@ inline void AddQuads(int64_t steps, const uint8_t* panel, const int8_t* codes, c
     for (int q = 0; q < kLineQuads; ++q) {
       const __m512i weights = _mm512_load_si512(panel + kLineBytes * q);
       FetchQuads<kFetch>(panel + kLineBytes * q, ahead, q);
-#pragma GCC unroll 8
+#pragma GCC unroll 10
       for (int r = 0; r < kRows; ++r) {
         int32_t four;
         __builtin_memcpy(&four, codes + kLineBytes * r + 4 * q, sizeof(four));
@@ -46,10 +46,10 @@ inline void AddQuads(int64_t steps, const uint8_t* panel, const int8_t* codes, c
     codes += kLineBytes * kRows;
     ahead += 2 * kFetch * kLineBytes;
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 10
   for (int r = 0; r < kRows; ++r) {
     sums[r] = chains[0][r];
-#pragma GCC unroll 8
+#pragma GCC unroll 10
     for (int c = 1; c < kChains; ++c) sums[r] = _mm512_add_epi32(sums[r], chains[c][r]);
   }
 }
