@@ -14,11 +14,12 @@ namespace {
 
 // What a block of rows fetches while it goes through a panel. If it is the only one, lines 8, 16 and 32 KB ahead from
 // memory to L2, because one prefetch alone is now and then late or lost (7B, w4a8, 1 row: 16 KB alone 93 ms, all three
-// 87; 8 rows 133, 130), and 2 KB (octets: 4) ahead to L1; one or two rows of octets also 64 KB ahead, but for matrices
-// of few inputs (products alone, 1 row, from memory at 50 GB/s: 7 % faster, 6 rows equal). Several blocks fetch a part
-// of the next panel each, n lines per 8 of their own, so that memory works all the time; octets also 2 KB ahead to L1
-// (7B, w4a8, 11, 12, 16 rows, medians of three: 184 195 253 ms, so 181 190 251), quads not (w8a8, 16 rows: the whole
-// stream by the first block 333 to 342 ms, parts 283 to 329, parts with lines to L1 315 to 320).
+// 87; 8 rows 133, 130), and for few rows 64 KB ahead too (products alone, w4a8, 1 row at 50 GB/s: 7 % faster, 6 rows
+// equal), and 4 KB ahead to L1, not to stay there: a line is used once, inputs with every panel (7B, w8a8, 4 and 8 rows
+// at 57 GB/s: 134 154 ms where it is to stay, 120 136 so). Several blocks fetch a part of the next panel each, n lines
+// per 8 of their own, so that memory works all the time; octets, which are read again, also 2 KB ahead to L1 (7B, w4a8,
+// 11, 12, 16 rows: 184 195 253 ms, so 181 190 251), quads not (w8a8, 16 rows: the whole stream by the first block 333
+// to 342 ms, parts 283 to 329, parts with lines to L1 315 to 320; in another hour parts 254, with lines 284).
 //   0: nothing of the next panel; kWholeStream; else n = 4, 2 or 1.
 constexpr int kWholeStream = 8;
 

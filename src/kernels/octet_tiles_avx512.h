@@ -88,7 +88,7 @@ alignas(64) constexpr OctetSums kOctetSums;
 // What is fetched beside eight inputs of group g: see kWholeStream in matmul_packed_avx512.cc.
 #define FETCH(g, i)                                                               \
   ".if %c[fetch] == 8\n\t"                                                        \
-  "prefetcht0 4096+512*" #g "+64*(" #i ")(%[codes])\n\t"                          \
+  "prefetchnta 4096+512*" #g "+64*(" #i ")(%[codes])\n\t"                          \
   "prefetcht1 8192+512*" #g "+64*(" #i ")(%[codes])\n\t"                          \
   "prefetcht1 16384+512*" #g "+64*(" #i ")(%[codes])\n\t"                         \
   "prefetcht1 32768+512*" #g "+64*(" #i ")(%[codes])\n\t"                         \

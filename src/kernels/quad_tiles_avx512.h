@@ -4,14 +4,15 @@
 // is left to add up at the end. Included by matmul_packed_avx512.cc inside its unnamed namespace.
 
 // What is fetched beside line i of 16: see kWholeStream in matmul_packed_avx512.cc.
-template <int kFetch>
+template <int kRows, int kFetch>
 inline void FetchQuads(const uint8_t* line, const uint8_t* ahead, int i) {
   const char* at = reinterpret_cast<const char*>(line);
   if (kFetch == kWholeStream) {
-    _mm_prefetch(at + 2048, _MM_HINT_T0);
+    _mm_prefetch(at + 4096, _MM_HINT_NTA);
     _mm_prefetch(at + 8192, _MM_HINT_T1);
     _mm_prefetch(at + 16384, _MM_HINT_T1);
     _mm_prefetch(at + 32768, _MM_HINT_T1);
+    if (kRows <= 4) _mm_prefetch(at + 65536, _MM_HINT_T1);
   } else if (i % 8 < kFetch) {
     _mm_prefetch(reinterpret_cast<const char*>(ahead + (i / 8 * kFetch + i % 8) * kLineBytes), _MM_HINT_T1);
   }
@@ -33,7 +34,7 @@ inline void AddQuads(int64_t steps, const uint8_t* panel, const int8_t* codes, c
 #pragma GCC unroll 16
     for (int q = 0; q < kLineQuads; ++q) {
       const __m512i weights = _mm512_load_si512(panel + kLineBytes * q);
-      FetchQuads<kFetch>(panel + kLineBytes * q, ahead, q);
+      FetchQuads<kRows, kFetch>(panel + kLineBytes * q, ahead, q);
 #pragma GCC unroll 10
       for (int r = 0; r < kRows; ++r) {
         int32_t four;
