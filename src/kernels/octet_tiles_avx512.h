@@ -108,12 +108,12 @@ alignas(64) constexpr OctetSums kOctetSums;
   put_first                                                                       \
   LOOK_UP(upper, #at "(%[" #codes "])", b2, t0)                                   \
   LOOK_UP(upper, #at "+64(%[" #codes "])", 29, t1)                                \
-  EVEN_ROWS(g, 2*u, 28, b0)                                                       \
+  EVEN_ROWS(g, 2*(u), 28, b0)                                                     \
   put_second                                                                      \
   UNPACK(b2, 29, 28, b2)                                                          \
   LOOK_UP(upper, #at "+128(%[" #codes "])", 29, t2)                               \
   LOOK_UP(upper, #at "+192(%[" #codes "])", b0, t3)                               \
-  ODD_ROWS(g, 2*u+1, b1, b3)                                                      \
+  ODD_ROWS(g, 2*(u)+1, b1, b3)                                                    \
   UNPACK(29, b0, b1, b0)
 
 // The first group's tables, and what the first UNIT expects.
@@ -126,21 +126,21 @@ alignas(64) constexpr OctetSums kOctetSums;
 
 // A group with tables a0 .. a3, which puts those of the next together in b0 .. b3.
 #define GROUP(g, next, next_at, a0, a1, a2, a3, b0, b1, b2, b3)                   \
-  UNIT(g, 0, 1, codes, 512*g, a0, a1, a2, a3, 24, 25, 26, 27,                     \
-       PUT_TABLES(b0, 16*(1+g)), PUT_TABLES(b1, 16*(1+g)+4))                      \
-  UNIT(g, 1, 0, codes, 512*g+256, a0, a1, a2, a3, 25, 26, 27, 24,                 \
-       PUT_TABLES(b2, 16*(1+g)+8), PUT_TABLES(b3, 16*(1+g)+12))                   \
-  UNIT(g, 2, 1, codes, 512*g+256, a0, a1, a2, a3, 26, 27, 24, 25, , )             \
+  UNIT(g, 0, 1, codes, 512*(g), a0, a1, a2, a3, 24, 25, 26, 27,                   \
+       PUT_TABLES(b0, 16*(1+(g))), PUT_TABLES(b1, 16*(1+(g))+4))                  \
+  UNIT(g, 1, 0, codes, 512*(g)+256, a0, a1, a2, a3, 25, 26, 27, 24,               \
+       PUT_TABLES(b2, 16*(1+(g))+8), PUT_TABLES(b3, 16*(1+(g))+12))               \
+  UNIT(g, 2, 1, codes, 512*(g)+256, a0, a1, a2, a3, 26, 27, 24, 25, , )           \
   UNIT(g, 3, 0, next, next_at, b0, b1, b2, b3, 27, 24, 25, 26, , )
 
 // A group with tables 20 .. 23, and at its end those of the next.
 #define GROUP_OF_MANY(g, next, next_at)                                           \
-  UNIT(g, 0, 1, codes, 512*g, 20, 21, 22, 23, 24, 25, 26, 27, , )                 \
-  UNIT(g, 1, 0, codes, 512*g+256, 20, 21, 22, 23, 25, 26, 27, 24, , )             \
-  UNIT(g, 2, 1, codes, 512*g+256, 20, 21, 22, 23, 26, 27, 24, 25, ,               \
-       PUT_TABLES(20, 16*(1+g)) PUT_TABLES(21, 16*(1+g)+4))                       \
+  UNIT(g, 0, 1, codes, 512*(g), 20, 21, 22, 23, 24, 25, 26, 27, , )               \
+  UNIT(g, 1, 0, codes, 512*(g)+256, 20, 21, 22, 23, 25, 26, 27, 24, , )           \
+  UNIT(g, 2, 1, codes, 512*(g)+256, 20, 21, 22, 23, 26, 27, 24, 25, ,             \
+       PUT_TABLES(20, 16*(1+(g))) PUT_TABLES(21, 16*(1+(g))+4))                   \
   UNIT(g, 3, 0, next, next_at, 20, 21, 22, 23, 27, 24, 25, 26,                    \
-       PUT_TABLES(22, 16*(1+g)+8) PUT_TABLES(23, 16*(1+g)+12), )
+       PUT_TABLES(22, 16*(1+(g))+8) PUT_TABLES(23, 16*(1+(g))+12), )
 
 // Two lanes are one output.
 #define FINISH_ROW(r, a, b, few_a, few_b)                                         \
