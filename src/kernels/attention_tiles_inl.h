@@ -48,17 +48,11 @@ inline void ScoreTile(const uint32_t* q, int64_t q_stride, int64_t steps, const 
   }
 }
 
-// scores[b][c][32] of `columns` queries, packed [columns][QueryStride], against `count` blocks.
-template <FloatType kType, int64_t kColumns>
-inline void ScoreBlocks(int64_t columns, const uint32_t* q, int64_t head_dim, int32_t count, const uint8_t* const* keys,
-                        const uint8_t* const* ahead, float* scores) {
-  if constexpr (kColumns > 1) {
-    if (columns < kColumns) {
-      return ScoreBlocks<kType, kColumns - 1>(columns, q, head_dim, count, keys, ahead, scores);
-    }
-  }
+// scores[b][c][32] against `count` blocks, kBlocks at once and then the rest.
+template <FloatType kType, int64_t kColumns, int32_t kBlocks>
+inline void ScoreByBlocks(const uint32_t* q, int64_t head_dim, int32_t count, const uint8_t* const* keys,
+                          const uint8_t* const* ahead, float* scores) {
   constexpr int64_t kHalves = HalvesAtOnce(kColumns);
-  constexpr int32_t kBlocks = BlocksAtOnce(kColumns);
   const int64_t steps = head_dim / Steps<kType>::kDims, stride = QueryStride<kType>(head_dim);
   int32_t b = 0;
   for (; b + kBlocks <= count; b += kBlocks) {
@@ -67,11 +61,22 @@ inline void ScoreBlocks(int64_t columns, const uint32_t* q, int64_t head_dim, in
                                                    scores + b * kColumns * 32);
     }
   }
-  for (; b < count; ++b) {
-    for (int64_t half = 0; half < 2; half += kHalves) {
-      ScoreTile<kType, kColumns, 1, kHalves>(q, stride, steps, keys + b, ahead + b, half, scores + b * kColumns * 32);
+  if constexpr (kBlocks > 1) {
+    ScoreByBlocks<kType, kColumns, kBlocks - 1>(q, head_dim, count - b, keys + b, ahead + b,
+                                                scores + b * kColumns * 32);
+  }
+}
+
+// The same for `columns` queries, packed [columns][QueryStride].
+template <FloatType kType, int64_t kColumns>
+inline void ScoreBlocks(int64_t columns, const uint32_t* q, int64_t head_dim, int32_t count, const uint8_t* const* keys,
+                        const uint8_t* const* ahead, float* scores) {
+  if constexpr (kColumns > 1) {
+    if (columns < kColumns) {
+      return ScoreBlocks<kType, kColumns - 1>(columns, q, head_dim, count, keys, ahead, scores);
     }
   }
+  ScoreByBlocks<kType, kColumns, BlocksAtOnce(kColumns)>(q, head_dim, count, keys, ahead, scores);
 }
 
 // Steps of which each column has some and finds them in places of its own.
