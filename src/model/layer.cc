@@ -14,11 +14,14 @@ namespace {
 // 1.3 to 2.2 % less time than part by part. 7B, `amx`, 4 rows, 88,064 floats: .5 % more, 64 rows: 4 % more.)
 constexpr int64_t kCachedInner = 32 * 1024;
 
-// Floats of rows [R, F] up to which every thread makes all rows ready for itself. One row always: the others would only
-// wait. (Embedded model, w8a8, AMD Zen 4, two threads whose cores share a cache, and then others: 1 row .152 -> .150
-// and .210 -> .192 ms, 2 rows .169 -> .172 and .272 -> .253; 3 rows .206 -> .213 and .333 -> .325, 4 rows .238 -> .245
-// and .392 -> .394.)
+// Floats of rows up to which every thread makes all rows ready for itself. One row always: the others would only wait.
+// (Embedded model, w8a8, AMD Zen 4, two threads whose cores share a cache, and then others. Rows of all widths: 1 row
+// .152 -> .150 and .210 -> .192 ms, 2 rows .169 -> .172 and .272 -> .253; 3 rows .206 -> .213 and .333 -> .325. Rows of
+// 256 floats alone, 3, 4, 5, 6: .203 .236 .287 .336 -> .205 .240 .289 .340 and .327 .389 .490 .548 -> .313 .384 .467
+// .536.)
 constexpr int64_t kFloatsAlone = 1536;
+
+bool MadeAlone(int64_t rows, int64_t floats) { return rows == 1 || rows * floats <= kFloatsAlone; }
 
 }  // namespace
 
@@ -31,7 +34,11 @@ void InputByKind::Reserve(const kernels::KernelTable& table, int64_t rows, int64
 }
 
 LayerRunner::LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::span<const LayerWeights> layers)
-    : table_(queue->table), num_threads_(queue->pool->num_threads()), config_(config), workspaces_(num_threads_) {
+    : table_(queue->table),
+      num_threads_(queue->pool->num_threads()),
+      config_(config),
+      workspaces_(num_threads_),
+      inner_workspaces_(num_threads_) {
   for (Workspace& workspace : workspaces_.all()) {
     for (const LayerWeights& layer : layers) {
       for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.gate, &layer.up}) {
@@ -39,8 +46,10 @@ LayerRunner::LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::
       }
       for (const Linear* linear : {&layer.gate, &layer.up}) workspace.last.Uses(*linear);
       workspace.context.Uses(layer.o);
-      workspace.inner.Uses(layer.down);
     }
+  }
+  for (InnerWorkspace& workspace : inner_workspaces_.all()) {
+    for (const LayerWeights& layer : layers) workspace.inner.Uses(layer.down);
   }
 }
 
@@ -61,14 +70,15 @@ void LayerRunner::Reserve(std::span<const kernels::RowKv> kv_rows, int64_t outpu
   context_.Resize(outputs, q_width);
   inner_.Resize(outputs, config_.intermediate_size);
   up_.Resize(2 * outputs * config_.intermediate_size <= kCachedInner ? outputs : 0, config_.intermediate_size);
-  const bool alone = rows == 1 || rows * config_.intermediate_size <= kFloatsAlone;
-  for (Workspace& workspace : workspaces_.Choose(alone)) {
+  for (Workspace& workspace : workspaces_.Choose(MadeAlone(rows, config_.hidden_size))) {
     workspace.normed.Resize(workspace.hidden.UsesFloats() ? rows : 0, config_.hidden_size);
     workspace.hidden.Reserve(*table_, rows, config_.hidden_size);
     if (outputs < rows) workspace.last.Reserve(*table_, outputs, config_.hidden_size);
     workspace.context.Reserve(*table_, outputs, q_width);
+  }
+  for (InnerWorkspace& workspace : inner_workspaces_.Choose(MadeAlone(outputs, config_.intermediate_size))) {
     workspace.inner.Reserve(*table_, outputs, config_.intermediate_size);
-    workspace.products.Resize(alone ? outputs : 0, config_.intermediate_size);
+    workspace.products.Resize(inner_workspaces_.alone() ? outputs : 0, config_.intermediate_size);
   }
 }
 
@@ -118,14 +128,16 @@ void LayerRunner::FeedForward(kernels::Queue& queue, const LayerWeights& weights
   const int64_t kept = std::min(workspace.normed.rows(), num_inner_);
   normed.LoadNormed(own, x, weights.post_attention_norm, config_.rms_norm_eps,
                     kernels::Rows(workspace.normed).Part(0, kept));
-  kernels::MatmulInput& inner = workspace.inner.For(down);
+  InnerWorkspace& inner_workspace = inner_workspaces_.Of(queue);
+  kernels::Queue inner_own = inner_workspaces_.QueueFor(queue);
+  kernels::MatmulInput& inner = inner_workspace.inner.For(down);
   const kernels::MatmulJob jobs[] = {{&gate, weights.gate.bias, inner_}, {&up, weights.up.bias, up_}};
   if (up_.rows() > 0) {
     kernels::Matmul(queue, normed, jobs);
-    inner.LoadSiluMul(own, inner_, up_, workspaces_.alone() ? workspace.products : inner_);
+    inner.LoadSiluMul(inner_own, inner_, up_, inner_workspaces_.alone() ? inner_workspace.products : inner_);
   } else {
     kernels::MatmulSiluMul(queue, normed, jobs[0], jobs[1], inner_);
-    inner.Load(own, inner_);
+    inner.Load(inner_own, inner_);
   }
   const kernels::MatmulJob job{&down, weights.down.bias, x, kernels::MatmulMode::kAdd};
   kernels::Matmul(queue, inner, std::span(&job, 1));

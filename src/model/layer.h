@@ -52,10 +52,13 @@ class LayerRunner {
 
   // Rows made ready for products.
   struct Workspace {
-    InputByKind hidden;                // [R, D]
-    InputByKind last, context, inner;  // [R', D] where R' < R, [R', H * Dh], [R', F]
-    Matrix normed;                     // [R, D] where weights are floats
-    Matrix products;                   // [R', F] of gate and up, where a thread is alone
+    InputByKind hidden;         // [R, D]
+    InputByKind last, context;  // [R', D] where R' < R, [R', H * Dh]
+    Matrix normed;              // [R, D] where weights are floats
+  };
+  struct InnerWorkspace {
+    InputByKind inner;  // [R', F]
+    Matrix products;    // [R', F] of gate and up, where a thread is alone
   };
 
   const kernels::KernelTable* table_;
@@ -66,6 +69,7 @@ class LayerRunner {
   kernels::AttentionPlan plan_;              // of those
   RowRotation rotation_;
   kernels::Workspaces<Workspace> workspaces_;
+  kernels::Workspaces<InnerWorkspace> inner_workspaces_;
   Matrix q_, k_, v_, context_;  // [R, H * Dh], [R, Hk * Dh] twice, [R', H * Dh]
   Matrix inner_, up_;           // [R', F]; up_ has no rows where products go part by part
 };
