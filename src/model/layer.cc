@@ -14,14 +14,12 @@ namespace {
 // 1.3 to 2.2 % less time than part by part. 7B, `amx`, 4 rows, 88,064 floats: .5 % more, 64 rows: 4 % more.)
 constexpr int64_t kCachedInner = 32 * 1024;
 
-// Floats of rows up to which every thread makes all rows ready for itself. One row always: the others would only wait.
-// (Embedded model, w8a8, AMD Zen 4, two threads whose cores share a cache, and then others. Rows of all widths: 1 row
-// .152 -> .150 and .210 -> .192 ms, 2 rows .169 -> .172 and .272 -> .253; 3 rows .206 -> .213 and .333 -> .325. Rows of
-// 256 floats alone, 3, 4, 5, 6: .203 .236 .287 .336 -> .205 .240 .289 .340 and .327 .389 .490 .548 -> .313 .384 .467
-// .536.)
+// Floats of rows [R, D] up to which every thread makes all rows ready for itself. One row always, of the inner width
+// too: the others would only wait. (Embedded model, D = 256, w8a8, AMD Zen 4, two threads whose cores share a cache,
+// and then others. One row .152 -> .150 and .210 -> .192 ms; 3, 4, 5, 6 rows .203 .236 .287 .336 -> .205 .240 .289 .340
+// and .327 .389 .490 .548 -> .313 .384 .467 .536. Two rows of the inner width, 704, .164 -> .169 and .257 -> .263: SiLU
+// alone.)
 constexpr int64_t kFloatsAlone = 1536;
-
-bool MadeAlone(int64_t rows, int64_t floats) { return rows == 1 || rows * floats <= kFloatsAlone; }
 
 }  // namespace
 
@@ -70,13 +68,13 @@ void LayerRunner::Reserve(std::span<const kernels::RowKv> kv_rows, int64_t outpu
   context_.Resize(outputs, q_width);
   inner_.Resize(outputs, config_.intermediate_size);
   up_.Resize(2 * outputs * config_.intermediate_size <= kCachedInner ? outputs : 0, config_.intermediate_size);
-  for (Workspace& workspace : workspaces_.Choose(MadeAlone(rows, config_.hidden_size))) {
+  for (Workspace& workspace : workspaces_.Choose(rows == 1 || rows * config_.hidden_size <= kFloatsAlone)) {
     workspace.normed.Resize(workspace.hidden.UsesFloats() ? rows : 0, config_.hidden_size);
     workspace.hidden.Reserve(*table_, rows, config_.hidden_size);
     if (outputs < rows) workspace.last.Reserve(*table_, outputs, config_.hidden_size);
     workspace.context.Reserve(*table_, outputs, q_width);
   }
-  for (InnerWorkspace& workspace : inner_workspaces_.Choose(MadeAlone(outputs, config_.intermediate_size))) {
+  for (InnerWorkspace& workspace : inner_workspaces_.Choose(outputs == 1)) {
     workspace.inner.Reserve(*table_, outputs, config_.intermediate_size);
     workspace.products.Resize(inner_workspaces_.alone() ? outputs : 0, config_.intermediate_size);
   }
