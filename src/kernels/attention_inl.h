@@ -213,11 +213,9 @@ inline void AddRaggedBlock(Item& item, const Tile& tile, int32_t block, const fl
   }
 }
 
-// Blocks of which every position lies in the slot of its number. Those from ragged_begin on and where windows begin may
-// hold positions that some columns don't attend to.
+// Blocks that lie in place for all columns of all tiles, but for where windows begin.
 template <FloatType kType>
-inline void AddBlocksInPlace(Item& item, int32_t first_block, int32_t end_block, int32_t ragged_begin,
-                             int32_t last_block) {
+inline void AddBlocksInPlace(Item& item, int32_t first_block, int32_t end_block, int32_t last_block) {
   const AttentionArgs& args = item.args;
   // A single tile of few columns scores several blocks at once: a chain of dependent sums per register is too slow.
   const int32_t batch = item.num_tiles == 1 ? BlocksAtOnce(args.group * args.num_rows) : 1;
@@ -239,12 +237,12 @@ inline void AddBlocksInPlace(Item& item, int32_t first_block, int32_t end_block,
     }
     for (int64_t t = 0; t < item.num_tiles; ++t) {
       const Tile& tile = item.tiles[t];
-      if (32 * (block + count) <= tile.first_min || 32 * block > tile.last_max) continue;
+      if (32 * (block + count) <= tile.first_min) continue;
       alignas(64) float scores[kMaxScores];
       ScoreBlocks<kType, kTileColumns>(tile.columns, tile.q, args.kv.head_dim, count, keys, t == 0 ? keys_ahead : keys,
                                        scores);
       for (int32_t b = 0; b < count; ++b) {
-        if (block + b >= ragged_begin || 32 * (block + b) < tile.first_max) {
+        if (32 * (block + b) < tile.first_max) {
           AddRaggedBlock<kType>(item, tile, block + b, scores + b * tile.columns * 32);
         } else {
           AddWholeBlock<kType>(item, tile, block + b, scores + b * tile.columns * 32,
@@ -255,8 +253,8 @@ inline void AddBlocksInPlace(Item& item, int32_t first_block, int32_t end_block,
   }
 }
 
-// Positions that lie in the slots of their number first, in whole blocks, and if no row has a tail in those where rows
-// end; else, tile by tile, the blocks in which rows end or have a tail.
+// Positions that lie in the slots of their number first, in whole blocks; then, tile by tile, the blocks in which rows
+// end or have a tail.
 template <FloatType kType>
 inline void AddBlocks(Item& item) {
   int32_t first = 0x7fffffff, in_place_end = 0x7fffffff, last = 0;
@@ -267,9 +265,8 @@ inline void AddBlocks(Item& item) {
     if (tile.last_max > last) last = tile.last_max;
   }
   const int32_t first_block = first / 32, ragged_begin = in_place_end / 32;
-  const bool tails = item.args.num_tail_blocks > 0;
-  AddBlocksInPlace<kType>(item, first_block, tails ? ragged_begin : last / 32 + 1, ragged_begin, last / 32);
-  for (int64_t t = 0; tails && t < item.num_tiles; ++t) {
+  AddBlocksInPlace<kType>(item, first_block, ragged_begin, last / 32);
+  for (int64_t t = 0; t < item.num_tiles; ++t) {
     const Tile& tile = item.tiles[t];
     ScoreTails<kType>(item, tile);
     const int32_t begin = tile.first_min / 32 > ragged_begin ? tile.first_min / 32 : ragged_begin;
