@@ -33,9 +33,9 @@ struct FirstBlock {
   Matrix linear, residual;  // [the depth's nodes, D]
 };
 
-// Products with slices of first blocks in one op. (Each thread makes its own list: one made for all would go from core
-// to core line by line.)
-struct SliceJobs {
+// Products with slices of first blocks in one op. (Each thread makes its own list, on lines of its own: one made for
+// all would go from core to core line by line.)
+struct alignas(64) SliceJobs {
   std::vector<kernels::Weight> weights;
   std::vector<kernels::MatmulJob> jobs;  // point to weights
   std::vector<kernels::InputJobs> groups;

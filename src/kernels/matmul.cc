@@ -20,6 +20,8 @@ int64_t PaddedSliceOf(int64_t inputs) { return (SliceOf(inputs) + 7) / 8 * 8; }
 
 int64_t PanelsOf(const MatmulJob& job) { return (job.weight->outputs + kPanelOutputs - 1) / kPanelOutputs; }
 
+int64_t RoundToLines(int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
+
 int64_t PaddedInputs(int64_t inputs) { return (inputs + kStepInputs - 1) / kStepInputs * kStepInputs; }
 
 // Tiles expand weights once for all code rows of a call, so they take as many as they may.
@@ -132,7 +134,7 @@ void MatmulInput::Reserve(const KernelTable& table, InputKind kind, int64_t rows
 
 void MatmulInput::Grow(int64_t bytes) {
   if (bytes <= capacity_) return;
-  auto* memory = static_cast<uint8_t*>(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64)));
+  auto* memory = static_cast<uint8_t*>(std::aligned_alloc(64, static_cast<size_t>(RoundToLines(bytes))));
   if (memory == nullptr) throw std::bad_alloc();
   memory_.reset(memory);
   capacity_ = bytes;
@@ -190,14 +192,16 @@ void MatmulInput::PlanCodes() {
     for (int64_t r = 0; r < code_rows; ++r) places_[static_cast<size_t>(r)] = {bytes + r * padded, kLineBytes, false};
     bytes += code_rows * padded;
   }
-  Grow(bytes);
+  bytes = RoundToLines(bytes);
+  const int64_t excess_at = bytes + RoundToLines(rows_ * int64_t{sizeof(float)});
+  Grow(excess_at + code_rows * int64_t{sizeof(int32_t)});
+  scales_ = reinterpret_cast<float*>(memory_.get() + bytes);
+  excess_ = reinterpret_cast<int32_t*>(memory_.get() + excess_at);
   bytes = 0;
   for (RowBlock& block : blocks_) {
     block.codes = reinterpret_cast<const int8_t*>(memory_.get()) + bytes;
     bytes += padded / kLineBytes * table_->BlockBytes(block);
   }
-  scales_.resize(static_cast<size_t>(rows_));
-  excess_.resize(static_cast<size_t>(code_rows));
 }
 
 // The quads of block `block`'s rows, which are lines already: 64 inputs each.
@@ -219,17 +223,17 @@ void MatmulInput::Quantize(int64_t row, const float* x) {
   args.inputs = inputs_;
   args.padded_inputs = PaddedInputs(inputs_);
   args.quad_stride = table_->quad_codes && lines_offset_ < 0 ? kLineBytes : 4;
-  args.scale = &scales_[static_cast<size_t>(row)];
+  args.scale = scales_ + row;
   auto* memory = reinterpret_cast<int8_t*>(memory_.get());
   const auto first = static_cast<size_t>(kind_ == InputKind::kInt16 ? 2 * row : row);
   args.codes = memory + places_[first].offset;
   args.signs = places_[first].signs;
   args.chunk_stride = places_[first].chunk_stride;
-  args.excess = &excess_[first];
+  args.excess = excess_ + first;
   if (kind_ == InputKind::kInt16) {
     args.low = memory + places_[first + 1].offset;
     args.low_chunk_stride = places_[first + 1].chunk_stride;
-    args.low_excess = &excess_[first + 1];
+    args.low_excess = excess_ + first + 1;
   }
   table_->quantize_row(args);
 }
@@ -361,8 +365,8 @@ void MatmulInput::Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_
   args.num_blocks = chunk.num_blocks;
   args.code_rows = chunk.code_rows;
   args.two_planes = kind_ == InputKind::kInt16;
-  args.scales = scales_.data() + chunk.first;
-  args.excess = excess_.data() + (args.two_planes ? 2 : 1) * chunk.first;
+  args.scales = scales_ + chunk.first;
+  args.excess = excess_ + (args.two_planes ? 2 : 1) * chunk.first;
   args.bias = job.bias.empty() ? nullptr : job.bias.data();
   args.out = job.out.row(chunk.first);
   args.out_stride = job.out.stride;

@@ -138,12 +138,13 @@ class MatmulInput {
   std::vector<Chunk> chunks_;
   std::vector<Piece> pieces_;
   std::vector<RowBlock> blocks_;
-  std::vector<CodePlace> places_;                 // [code rows]
-  int64_t lines_offset_ = -1;                     // of the code rows one by one, before they become quads; -1: never
-  std::unique_ptr<uint8_t[], FreeLines> memory_;  // packed floats, or codes
-  int64_t capacity_ = 0;                          // of memory_, bytes
-  std::vector<float> scales_;                     // [R]
-  std::vector<int32_t> excess_;                   // [code rows]
+  std::vector<CodePlace> places_;  // [code rows]
+  int64_t lines_offset_ = -1;      // of the code rows one by one, before they become quads; -1: never
+  // Packed floats; or codes, and in lines of their own, as another thread may write to what malloc puts beside them:
+  std::unique_ptr<uint8_t[], FreeLines> memory_;
+  int64_t capacity_ = 0;       // of memory_, bytes
+  float* scales_ = nullptr;    // [R]
+  int32_t* excess_ = nullptr;  // [code rows]
 };
 
 // All weights are of the input's kind. Floats: 8 input slices of ceil(I / 8), each one fused multiply-add chain in

@@ -40,6 +40,8 @@ void ToProbabilities(std::span<const ExpSum> all, std::span<float> scores) {
 void BestTokens::Start(int32_t k) {
   k_ = static_cast<size_t>(std::max(k, 0));
   best_.clear();
+  best_.reserve(k_ +
+                64 / sizeof(ScoredToken));  // the end is never written: what malloc puts behind it may be a line's rest
 }
 
 void BestTokens::Insert(float score, int32_t token) {

@@ -24,8 +24,9 @@ struct ScoredToken {
   int32_t token;
 };
 
-// The best so far of one row, best first; ties to the lower token. NaN counts as -infinity.
-class BestTokens {
+// The best so far of one row, best first; ties to the lower token. NaN counts as -infinity. On lines of its own: each
+// thread has its own, and writes to it all the time.
+class alignas(64) BestTokens {
  public:
   void Start(int32_t k);
   // Scores of tokens in ascending order, all above those offered before.
