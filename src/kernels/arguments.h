@@ -12,6 +12,7 @@ namespace hydrant::kernels {
 struct ExpSum {
   float largest, sum;
 };
+inline constexpr int64_t kExpSumScores = 64;  // of a part
 
 enum class FloatType : uint8_t { kF32, kBF16, kF16 };
 

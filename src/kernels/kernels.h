@@ -43,7 +43,8 @@ struct KernelTable {
   void (*rope)(float* head, const float* cos, const float* sin, int64_t half);
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   void (*residual_silu)(const float* residual, const float* linear, int64_t n, float* out);
-  // out[i] of x[16 i ..]: NaN and -infinity add nothing, beside a number; n need not be whole sixteens.
+  // out[i] of kExpSumScores from x[kExpSumScores i] on, the last of fewer: NaN and -infinity add nothing, beside a
+  // number.
   void (*exp_sums)(const float* x, int64_t n, ExpSum* out);
   // out[i] = from[i], widened; out[i] += x[i].
   void (*widen)(const uint8_t* from, FloatType type, int64_t n, float* out);

@@ -207,15 +207,16 @@ TEST(RowOpsTest, ExpIsAccurateAndHandlesExtremes) {
   });
 }
 
-TEST(RowOpsTest, ExpSumsOfSixteensLeaveNanAndInfinityOut) {
+TEST(RowOpsTest, ExpSumsLeaveNanAndInfinityOut) {
   const float infinity = std::numeric_limits<float>::infinity();
-  for (const int64_t n : {1, 15, 16, 17, 40, 64}) {
+  for (const int64_t n : {1, 15, 16, 17, 40, 63, 64, 65, 112, 128, 200}) {
     std::vector<float> x = RandomFloats(n, 21, 9.0F);
     for (size_t i = 2; i < x.size(); i += 5) x[i] = i % 2 == 0 ? std::nanf("") : -infinity;
     for (float& value : x) value += 200;  // beyond what exp itself can hold
     std::vector<float> expected;
     for (const KernelTable* table : AvailableKernels()) {
-      const auto parts = static_cast<size_t>((n + 15) / 16);
+      constexpr auto kScores = static_cast<size_t>(kExpSumScores);
+      const size_t parts = (x.size() + kScores - 1) / kScores;
       std::vector<ExpSum> sums(parts + 1, ExpSum{-1, -1});
       table->exp_sums(x.data(), n, sums.data());
       EXPECT_EQ(sums.back().largest, -1) << "written behind the end";
@@ -223,9 +224,9 @@ TEST(RowOpsTest, ExpSumsOfSixteensLeaveNanAndInfinityOut) {
       for (size_t part = 0; part < parts; ++part) {
         float largest = -infinity;
         double sum = 0;
-        const size_t end = std::min(x.size(), 16 * part + 16);
-        for (size_t i = 16 * part; i < end; ++i) largest = x[i] > largest ? x[i] : largest;
-        for (size_t i = 16 * part; i < end; ++i) {
+        const size_t end = std::min(x.size(), kScores * (part + 1));
+        for (size_t i = kScores * part; i < end; ++i) largest = x[i] > largest ? x[i] : largest;
+        for (size_t i = kScores * part; i < end; ++i) {
           if (x[i] > -infinity) sum += std::exp(static_cast<double>(x[i] - largest));
         }
         EXPECT_EQ(sums[part].largest, largest) << table->name;

@@ -119,12 +119,19 @@ void ResidualSiluKernel(const float* residual, const float* linear, int64_t n, f
 
 void ExpSumsKernel(const float* x, int64_t n, ExpSum* out) {
   constexpr float kNothing = -3e38F;  // finite, so that no difference of two is NaN
-  for (int64_t i = 0; i < n; i += 16) {
-    float part[16];
-    const bool whole = i + 16 <= n;
-    for (int64_t l = 0; !whole && l < 16; ++l) part[l] = i + l < n ? x[i + l] : kNothing;
-    const Lanes values = Max(Load(whole ? x + i : part), Set(kNothing));  // the second for NaN
-    const float largest = TreeMax(values);
-    *out++ = {largest, TreeSum(Exp(Sub(values, Set(largest))))};
+  constexpr int64_t kVectors = kExpSumScores / 16;
+  for (int64_t i = 0; i < n; i += kExpSumScores) {
+    Lanes values[kVectors], largest_of = Set(kNothing), sums = Set(0.0F);
+    for (int64_t v = 0; v < kVectors; ++v) {
+      const int64_t begin = i + 16 * v;
+      float part[16];
+      const bool whole = begin + 16 <= n;
+      for (int64_t l = 0; !whole && l < 16; ++l) part[l] = begin + l < n ? x[begin + l] : kNothing;
+      values[v] = Max(Load(whole ? x + begin : part), Set(kNothing));  // the second for NaN
+      largest_of = Max(largest_of, values[v]);
+    }
+    const float largest = TreeMax(largest_of);
+    for (int64_t v = 0; v < kVectors; ++v) sums = Add(sums, Exp(Sub(values[v], Set(largest))));
+    *out++ = {largest, TreeSum(sums)};
   }
 }

@@ -14,9 +14,12 @@ namespace {
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 // Outputs at a time: with 16 rows 32 KB of logits, which stay in the first two cache levels.
 constexpr int64_t kPanelsAtATime = 32;
+// Panels of an ExpSum, which no two threads share.
+constexpr int64_t kUnitPanels = kExpSumScores / kPanelOutputs;
+static_assert(kPanelsAtATime % kUnitPanels == 0);
 constexpr int64_t kGroup = 16;  // scores compared with the worst kept at once
 
-int64_t PanelsOf(int64_t outputs) { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
+int64_t UnitsOf(int64_t outputs) { return (outputs + kExpSumScores - 1) / kExpSumScores; }
 
 // logit -> score
 void Rescore(const TopKRule& rule, const int32_t* tokens, int64_t first, std::span<float> scores) {
@@ -87,7 +90,7 @@ void TopKOutput::Reserve(int num_threads, std::span<const TopKRule> rules, int64
   }
   exp_sums_.resize(std::max(exp_sums_.size(), rules.size()));
   for (size_t r = 0; r < rules.size(); ++r) {
-    exp_sums_[r].resize(rules[r].probabilities ? static_cast<size_t>(PanelsOf(outputs)) : 0);
+    exp_sums_[r].resize(rules[r].probabilities ? static_cast<size_t>(UnitsOf(outputs)) : 0);
   }
 }
 
@@ -124,11 +127,12 @@ void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head, s
   HYDRANT_CHECK(token_map.empty() || static_cast<int64_t>(token_map.size()) == weight.outputs);
   const auto thread = static_cast<size_t>(queue.thread_idx);
   Matrix& logits = output.logits_[thread];
-  const int64_t panels = PanelsOf(weight.outputs);
-  ForOwnItems(queue, panels, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; panel += kPanelsAtATime) {
+  const int64_t panels = (weight.outputs + kPanelOutputs - 1) / kPanelOutputs;
+  ForOwnItems(queue, UnitsOf(weight.outputs), 1, [&](int64_t begin, int64_t end) {
+    const int64_t end_panel = std::min(end * kUnitPanels, panels);
+    for (int64_t panel = begin * kUnitPanels; panel < end_panel; panel += kPanelsAtATime) {
       const int64_t first = panel * kPanelOutputs;
-      const int64_t last_panel = std::min(panel + kPanelsAtATime, end);
+      const int64_t last_panel = std::min(panel + kPanelsAtATime, end_panel);
       const int64_t count = std::min(last_panel * kPanelOutputs, weight.outputs) - first;
       input.Panels(head, panel, last_panel, logits);
       for (size_t r = 0; r < rules.size(); ++r) {
@@ -137,7 +141,7 @@ void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head, s
         const int32_t* tokens = token_map.empty() ? nullptr : token_map.data() + first;
         Rescore(rule, tokens, first, std::span(scores, static_cast<size_t>(count)));
         std::vector<ExpSum>& sums = output.exp_sums_[r];
-        if (!sums.empty()) queue.table->exp_sums(scores, count, &sums[static_cast<size_t>(panel)]);
+        if (!sums.empty()) queue.table->exp_sums(scores, count, &sums[static_cast<size_t>(panel / kUnitPanels)]);
         BestTokens& best = output.best_[thread][r];
         if (tokens == nullptr) {
           best.Offer(scores, static_cast<int32_t>(first), count);

@@ -64,7 +64,7 @@ class TopKOutput {
 
   std::vector<std::vector<BestTokens>> best_;  // [threads][R]
   std::vector<Matrix> logits_;                 // [threads] of [R, outputs at a time]
-  std::vector<std::vector<ExpSum>> exp_sums_;  // [R] of [panels], or none
+  std::vector<std::vector<ExpSum>> exp_sums_;  // [R] of [ceil(outputs / kExpSumScores)], or none
   std::vector<int32_t> merged_;                // [k], of the row asked for last
   std::vector<float> probabilities_;           // [k]
   std::vector<size_t> next_;                   // [threads] scratch
