@@ -150,8 +150,7 @@ TEST(AmxMatmulTest, TheTrappedInstructionsGiveThePortableBits) {
     }
   }
   const TileTrap trap;
-  const PeakEntries peak = PeakAmx();
-  const PeakResult result = peak.loops[peak.num_loops - 1].run(3);
+  const PeakResult result = kPeakTiles.run(3);
   EXPECT_EQ(trap.products(), 12);
   EXPECT_EQ(result.sum, result.macs);
 }

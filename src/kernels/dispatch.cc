@@ -38,8 +38,8 @@ KernelTable MakePortable() {
   table.attention = AttentionPortable;
   table.store_kv = StoreKvPortable;
   table.gumbel_row = GumbelRowPortable;
-  table.peak = PeakPortable();
-  return WithRowwise(table, RowwisePortable());
+  table.peak = kPeakPortable;
+  return WithRowwise(table, kRowwisePortable);
 }
 
 #if defined(__x86_64__)
@@ -58,8 +58,8 @@ KernelTable MakeAvx2() {
   table.attention = AttentionAvx2;
   table.store_kv = StoreKvAvx2;
   table.gumbel_row = GumbelRowAvx2;
-  table.peak = PeakAvx2();
-  return WithRowwise(table, RowwiseAvx2());
+  table.peak = kPeakAvx2;
+  return WithRowwise(table, kRowwiseAvx2);
 }
 
 KernelTable MakeAvx512() {
@@ -76,8 +76,19 @@ KernelTable MakeAvx512() {
   table.attention = AttentionAvx512;
   table.store_kv = StoreKvAvx512;
   table.gumbel_row = GumbelRowAvx512;
-  table.peak = PeakAvx512();
-  return WithRowwise(table, RowwiseAvx512());
+  table.peak = kPeakAvx512;
+  return WithRowwise(table, kRowwiseAvx512);
+}
+
+// Reads and floats are avx512's.
+PeakEntries AmxPeak() {
+  static const std::vector<PeakLoop> loops = [] {
+    std::vector<PeakLoop> all(kPeakAvx512.loops, kPeakAvx512.loops + kPeakAvx512.num_loops);
+    std::erase_if(all, [](const PeakLoop& loop) { return loop.type == PeakType::kInt8; });
+    all.push_back(kPeakTiles);
+    return all;
+  }();
+  return {kPeakAvx512.read_lines, loops.data(), static_cast<int64_t>(loops.size())};
 }
 
 KernelTable MakeAmx() {
@@ -87,7 +98,7 @@ KernelTable MakeAmx() {
   table.reads_lines = true;
   table.reads_interleaved = false;
   table.attention = AttentionAmx;
-  table.peak = PeakAmx();
+  table.peak = AmxPeak();
   table.plan_row_blocks = PlanRowBlocksTiles;
   table.quad_codes = true;
   table.pack_quads = PackQuadsAvx512;

@@ -89,6 +89,6 @@ constexpr PeakLoop kLoops[] = {{PeakType::kF32, "vfmadd ymm", Multiply<F32>},
 
 }  // namespace
 
-PeakEntries PeakAvx2() { return {ReadLines, kLoops, sizeof(kLoops) / sizeof(kLoops[0])}; }
+constinit const PeakEntries kPeakAvx2 = {ReadLines, kLoops, sizeof(kLoops) / sizeof(kLoops[0])};
 
 }  // namespace hydrant::kernels

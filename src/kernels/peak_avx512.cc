@@ -80,6 +80,6 @@ constexpr PeakLoop kLoops[] = {{PeakType::kF32, "vfmadd zmm", Multiply<F32>},
 
 }  // namespace
 
-PeakEntries PeakAvx512() { return {ReadLines, kLoops, sizeof(kLoops) / sizeof(kLoops[0])}; }
+constinit const PeakEntries kPeakAvx512 = {ReadLines, kLoops, sizeof(kLoops) / sizeof(kLoops[0])};
 
 }  // namespace hydrant::kernels

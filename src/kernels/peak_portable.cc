@@ -62,6 +62,6 @@ constexpr PeakLoop kLoops[] = {{PeakType::kF32, "fmaf", MultiplyF32}, {PeakType:
 
 }  // namespace
 
-PeakEntries PeakPortable() { return {ReadLines, kLoops, sizeof(kLoops) / sizeof(kLoops[0])}; }
+constinit const PeakEntries kPeakPortable = {ReadLines, kLoops, sizeof(kLoops) / sizeof(kLoops[0])};
 
 }  // namespace hydrant::kernels

@@ -17,9 +17,7 @@ namespace {
 
 }  // namespace
 
-RowwiseEntries RowwiseAvx512() {
-  return {RmsNormKernel,      RopeTableKernel, RopeKernel,  SiluMulKernel,
-          ResidualSiluKernel, ExpSumsKernel,   WidenKernel, AddKernel};
-}
+constinit const RowwiseEntries kRowwiseAvx512 = {RmsNormKernel,      RopeTableKernel, RopeKernel,  SiluMulKernel,
+                                                 ResidualSiluKernel, ExpSumsKernel,   WidenKernel, AddKernel};
 
 }  // namespace hydrant::kernels

@@ -15,9 +15,7 @@ namespace {
 
 }  // namespace
 
-RowwiseEntries RowwisePortable() {
-  return {RmsNormKernel,      RopeTableKernel, RopeKernel,  SiluMulKernel,
-          ResidualSiluKernel, ExpSumsKernel,   WidenKernel, AddKernel};
-}
+constinit const RowwiseEntries kRowwisePortable = {RmsNormKernel,      RopeTableKernel, RopeKernel,  SiluMulKernel,
+                                                   ResidualSiluKernel, ExpSumsKernel,   WidenKernel, AddKernel};
 
 }  // namespace hydrant::kernels

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points of the target files. Those files keep everything else in unnamed namespaces and use no standard
 // templates, so that the linker can never pick a copy with instructions that the machine lacks
-// (scripts/check_weak_symbols).
+// (scripts/check_weak_symbols). Dispatch calls nothing of them: what it copies is data, constinit, since a function that
+// only fills a struct is compiled with those instructions too.
 #pragma once
 
 #include "kernels/arguments.h"
@@ -64,13 +65,13 @@ struct RowwiseEntries {
   void (*widen)(const uint8_t* from, FloatType type, int64_t n, float* out);
   void (*add)(const float* x, int64_t n, float* out);
 };
-RowwiseEntries RowwisePortable();
-RowwiseEntries RowwiseAvx2();
-RowwiseEntries RowwiseAvx512();
+extern const RowwiseEntries kRowwisePortable;
+extern const RowwiseEntries kRowwiseAvx2;
+extern const RowwiseEntries kRowwiseAvx512;
 
-PeakEntries PeakPortable();
-PeakEntries PeakAvx2();
-PeakEntries PeakAvx512();
-PeakEntries PeakAmx();
+extern const PeakEntries kPeakPortable;
+extern const PeakEntries kPeakAvx2;
+extern const PeakEntries kPeakAvx512;
+extern const PeakLoop kPeakTiles;  // all else of AMX is AVX-512's
 
 }  // namespace hydrant::kernels
