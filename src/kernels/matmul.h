@@ -34,6 +34,7 @@ struct Weight {
 
   static Weight Of(const TensorView& tensor);                             // [O, I]
   static Weight Of(const PackedMatrix& matrix, bool two_planes = false);  // two_planes: 16-bit activations
+  int64_t num_panels() const { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
   Weight Columns(int64_t begin, int64_t count) const;                     // input slice of a float weight
 };
 

@@ -10,8 +10,6 @@
 namespace hydrant::kernels {
 namespace {
 
-int64_t PanelsOf(const MatmulJob& job) { return (job.weight->outputs + kPanelOutputs - 1) / kPanelOutputs; }
-
 // Panels that a thread takes together at least where tiles multiply: they go by two or four, and each call begins with
 // a step that nothing hides. (Intel with AMX, 7B w4a8, 64 rows, pieces of one panel and of four, three pairs: 245 275
 // 240 -> 232 289 224 ms; 16 rows 142 143 139 -> 141 139 138; eight panels as four.)
@@ -54,12 +52,12 @@ void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> j
   for (const MatmulJob& job : jobs) {
     input.Check(job);
     HYDRANT_CHECK(job.out.cols == job.weight->outputs && job.out.rows == input.rows_);
-    panels += PanelsOf(job);
+    panels += job.weight->num_panels();
   }
   input.ForPanels(queue, panels, 1, [&](int64_t begin, int64_t end) {
     int64_t first = 0;  // of the job
     for (const MatmulJob& job : jobs) {
-      const int64_t count = PanelsOf(job);
+      const int64_t count = job.weight->num_panels();
       const int64_t from = std::max(begin - first, int64_t{0}), to = std::min(end - first, count);
       first += count;
       if (from < to) input.Range(job, from, to, NextPanels(*job.weight, *job.weight, to));
@@ -71,7 +69,7 @@ void MatmulInOrder(Queue& queue, std::span<const InputJobs> groups, const Before
   const std::span<const MatmulJob> jobs = groups.front().jobs;
   const MatmulInput* tallest = groups.front().input;
   int64_t panels = 0;
-  for (const MatmulJob& job : jobs) panels += PanelsOf(job);
+  for (const MatmulJob& job : jobs) panels += job.weight->num_panels();
   for (const InputJobs& group : groups) {
     HYDRANT_CHECK(group.jobs.size() == jobs.size());
     for (size_t j = 0; j < jobs.size(); ++j) {
@@ -84,7 +82,7 @@ void MatmulInOrder(Queue& queue, std::span<const InputJobs> groups, const Before
   tallest->ForPanels(queue, panels, static_cast<int64_t>(groups.size()), [&](int64_t begin, int64_t end) {
     int64_t first = 0;  // of the job
     for (size_t j = 0; j < jobs.size(); ++j) {
-      const int64_t count = PanelsOf(jobs[j]);
+      const int64_t count = jobs[j].weight->num_panels();
       const int64_t from = std::max(begin - first, int64_t{0}), to = std::min(end - first, count);
       first += count;
       if (from >= to) continue;
@@ -102,7 +100,7 @@ void MatmulSiluMul(Queue& queue, const MatmulInput& input, const MatmulJob& gate
   input.Check(up);
   HYDRANT_CHECK(out.rows == input.rows_ && out.cols == gate.weight->outputs && out.cols == up.weight->outputs);
   const int64_t together = GatedPanels(out.rows);
-  input.ForPanels(queue, PanelsOf(gate), 2, [&](int64_t begin, int64_t end) {
+  input.ForPanels(queue, gate.weight->num_panels(), 2, [&](int64_t begin, int64_t end) {
     static thread_local Matrix gates, ups;  // kept for the next call
     for (Matrix* part : {&gates, &ups}) part->Resize(out.rows, std::min(together, end - begin) * kPanelOutputs);
     for (int64_t panel = begin; panel < end; panel += together) {

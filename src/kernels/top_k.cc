@@ -43,8 +43,8 @@ void ToProbabilities(std::span<const ExpSum> all, std::span<float> scores) {
 void BestTokens::Start(int32_t k) {
   k_ = static_cast<size_t>(std::max(k, 0));
   best_.clear();
-  best_.reserve(k_ +
-                64 / sizeof(ScoredToken));  // the end is never written: what malloc puts behind it may be a line's rest
+  // A line more, never written: what malloc puts behind it may be another thread's.
+  best_.reserve(k_ + 64 / sizeof(ScoredToken));
 }
 
 void BestTokens::Insert(float score, int32_t token) {
@@ -127,9 +127,8 @@ void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head, s
   HYDRANT_CHECK(token_map.empty() || static_cast<int64_t>(token_map.size()) == weight.outputs);
   const auto thread = static_cast<size_t>(queue.thread_idx);
   Matrix& logits = output.logits_[thread];
-  const int64_t panels = (weight.outputs + kPanelOutputs - 1) / kPanelOutputs;
   ForOwnItems(queue, UnitsOf(weight.outputs), 1, [&](int64_t begin, int64_t end) {
-    const int64_t end_panel = std::min(end * kUnitPanels, panels);
+    const int64_t end_panel = std::min(end * kUnitPanels, weight.num_panels());
     for (int64_t panel = begin * kUnitPanels; panel < end_panel; panel += kPanelsAtATime) {
       const int64_t first = panel * kPanelOutputs;
       const int64_t last_panel = std::min(panel + kPanelsAtATime, end_panel);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/choose.h"
+#include "kernels/packed_test_util.h"
 #include "kernels/test_util.h"
 
 namespace hydrant::kernels {
@@ -57,25 +58,21 @@ std::vector<TopKRule> Rules(int64_t rows, const std::vector<float>& noise) {
   return rules;
 }
 
-void CheckShape(int64_t rows, int64_t outputs, bool mapped) {
-  constexpr int64_t kInputs = 24;
-  std::vector<float> values = RandomFloats(outputs * kInputs, 1);
-  // Every third output repeats the one before it: ties.
-  for (int64_t o = 2; o < outputs; o += 3) {
-    std::copy_n(values.data() + (o - 1) * kInputs, kInputs, values.data() + o * kInputs);
-  }
-  const Weight weight = WeightOf(values, outputs, kInputs);
-  const Matrix x = RandomMatrix(rows, kInputs, 2);
+// On every target that reads the weight.
+void CheckWeight(const Weight& weight, int64_t rows, bool mapped) {
+  const int64_t outputs = weight.outputs;
+  const Matrix x = RandomMatrix(rows, weight.inputs, 2);
   const std::vector<float> bias(static_cast<size_t>(outputs), 0.25F), noise = RandomFloats(3 * outputs, 3);
   std::vector<int32_t> map;
   for (int32_t o = 0; mapped && o < outputs; ++o) map.push_back(3 * o + 1);
   const std::vector<TopKRule> rules = Rules(rows, noise);
   TopKOutput output;  // with the rows of the call before
   ForEveryQueue([&](Queue& queue, const std::string& name) {
+    if (weight.kind != InputKind::kF32 && !queue.table->Reads(weight.packed.type)) return;
     Matrix logits(rows, outputs);
     Matmul(queue, x, weight, bias, logits);
     MatmulInput input;
-    input.Reserve(*queue.table, weight.kind, rows, kInputs);
+    input.Reserve(*queue.table, weight.kind, rows, weight.inputs);
     output.Reserve(queue.pool->num_threads(), rules, outputs);
     Region(queue, [&](Queue& own) {
       input.Load(own, x);
@@ -96,10 +93,25 @@ void CheckShape(int64_t rows, int64_t outputs, bool mapped) {
 }
 
 TEST(TopKTest, EqualsRankingTheWholeRow) {
+  constexpr int64_t kInputs = 24;
   for (const int64_t outputs : {1, 5, 16, 17, 100, 511, 512, 513, 1500}) {
+    std::vector<float> values = RandomFloats(outputs * kInputs, 1);
+    // Every third output repeats the one before it: ties.
+    for (int64_t o = 2; o < outputs; o += 3) {
+      std::copy_n(values.data() + (o - 1) * kInputs, kInputs, values.data() + o * kInputs);
+    }
     for (const int64_t rows : {1, 2, 9, 70}) {
-      CheckShape(rows, outputs, false);
-      CheckShape(rows, outputs, true);
+      for (const bool mapped : {false, true}) CheckWeight(WeightOf(values, outputs, kInputs), rows, mapped);
+    }
+  }
+}
+
+// Packed weights end where no page may be read.
+TEST(TopKTest, EqualsRankingTheWholeRowOfPackedWeights) {
+  for (const PackedType type : {PackedType::kW8, PackedType::kW4, PackedType::kQuads, PackedType::kOctets}) {
+    for (const int64_t outputs : {5, 17, 100, 500, 1030}) {
+      const TestPackedMatrix packed(type, outputs, 300, 1);
+      for (const int64_t rows : {1, 9}) CheckWeight(Weight::Of(packed.matrix()), rows, outputs == 100);
     }
   }
 }
