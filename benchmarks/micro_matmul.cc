@@ -77,7 +77,7 @@ class Problem {
     excess_.clear();
     for (int64_t b = 0, first = 0; b < num_blocks; first += sizes[b++]) {
       const int64_t rows = sizes[b];
-      kernels::RowBlock block{first, rows, table.TakesSigns(rows_), nullptr};
+      kernels::RowBlock block{first, rows, nullptr};
       packed_.push_back(RandomLines<int8_t>(inputs / kernels::kGroupInputs * table.BlockBytes(block), 4));
       int8_t* to = packed_.back().get();
       for (int64_t r = 0; r < rows; ++r) {
@@ -150,19 +150,22 @@ void QuantizeRow(benchmark::State& state, const KernelTable* table, bool quads) 
   std::normal_distribution<float> normal;
   std::vector<float> x(kInputs);
   for (float& value : x) value = normal(random);
-  const int64_t rows = quads ? 16 : 1;
+  const int64_t rows = quads ? 16 : table->sign_codes ? 2 : 1;  // whose place a row takes
   const auto codes = RandomLines<int8_t>(rows * kInputs, 2), expected = RandomLines<int8_t>(rows * kInputs, 2);
   kernels::QuantizeArgs args;
   args.x = x.data();
   args.inputs = args.padded_inputs = kInputs;
   args.chunk_stride = 64 * rows;
-  args.quad_stride = 4 * rows;
+  args.quad_stride = quads ? 4 * rows : 4;
   float scale = 0;
   int32_t sum = 0;
   args.scale = &scale;
   args.excess = &sum;
   args.codes = expected.get();
   kernels::PortableKernels().quantize_row(args);
+  for (int64_t i = 0; table->sign_codes && i < kInputs; ++i) {
+    kernels::SetCode(*table, {.rows = 1}, 0, i, args.codes[i / 64 * args.chunk_stride + i % 64], expected.get());
+  }
   args.codes = codes.get();
   const Stopwatch watch;
   while (state.KeepRunning()) table->quantize_row(args);
@@ -207,10 +210,13 @@ void RegisterMatmulBenchmarks() {
   }
   for (const KernelTable* table : kernels::AvailableKernels()) {
     const std::string name = table->name;
-    benchmark::RegisterBenchmark(("12_quantize_4096_to_lines/" + name).c_str(), QuantizeRow, table, false)
+    const std::string form = table->sign_codes ? "signs" : "lines";
+    benchmark::RegisterBenchmark(("12_quantize_4096_to_" + form + "/" + name).c_str(), QuantizeRow, table, false)
         ->UseRealTime();
-    benchmark::RegisterBenchmark(("12_quantize_4096_to_quads/" + name).c_str(), QuantizeRow, table, true)
-        ->UseRealTime();
+    if (!table->sign_codes) {
+      benchmark::RegisterBenchmark(("12_quantize_4096_to_quads/" + name).c_str(), QuantizeRow, table, true)
+          ->UseRealTime();
+    }
     benchmark::RegisterBenchmark(("12_silu_4096/" + name).c_str(), Silu, table)->UseRealTime();
   }
 }

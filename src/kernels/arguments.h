@@ -47,7 +47,6 @@ struct MatmulArgs {
 // Activation rows as int8 codes that go through a packed matmul together.
 struct RowBlock {
   int64_t first = 0, rows = 0;  // code rows first .. first + rows - 1 of the call
-  bool signs = false;           // KernelTable::TakesSigns
   // Lines: [I / 64][rows][64]. Quads (tiles, rows <= 16): [I / 64][16][16][4], code rows past `rows` unspecified.
   // Signs (AVX2): [I / 64][rows][2][64], |code|, then 0x80, or 0x7f where the code is negative: what an xor turns a
   // weight + 128 into the weight by, or into -weight - 1.
@@ -97,8 +96,8 @@ struct QuantizeArgs {
   const float* x = nullptr;  // [inputs]
   int64_t inputs = 0;
   int64_t padded_inputs = 0;  // a multiple of 128; codes past `inputs` are 0
-  int8_t* codes = nullptr;    // code of input i at (i / 64) * chunk_stride + (i % 64 / 4) * quad_stride + i % 4,
-  bool signs = false;         // or, AVX2, its magnitude, and its sign 64 bytes further: quad_stride is 4
+  int8_t* codes = nullptr;    // code of input i at (i / 64) * chunk_stride + (i % 64 / 4) * quad_stride + i % 4. AVX2:
+                              // its magnitude, and its sign 64 bytes further; quad_stride is 4
   int8_t* low = nullptr;      // the same for the low plane with low_chunk_stride; null: 8 bits
   int64_t chunk_stride = 0, low_chunk_stride = 0, quad_stride = 0;
   float* scale = nullptr;

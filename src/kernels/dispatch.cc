@@ -54,7 +54,7 @@ KernelTable MakeAvx2() {
   table.reads_lines = true;
   table.quantize_row = QuantizeRowAvx2;
   table.plan_row_blocks = PlanRowBlocksAvx2;
-  table.first_sign_rows = kFirstSignRowsAvx2;
+  table.sign_codes = true;
   table.attention = AttentionAvx2;
   table.store_kv = StoreKvAvx2;
   table.gumbel_row = GumbelRowAvx2;

@@ -30,10 +30,10 @@ struct KernelTable {
   // Cuts code rows into the blocks that packed_matmul takes together: writes their sizes (room for kMaxCodeRows) and
   // returns their number.
   int64_t (*plan_row_blocks)(int64_t code_rows, int64_t* sizes);
-  bool reads_lines;         // packed_matmul takes w8 and w4,
-  bool reads_interleaved;   // quads and octets
-  bool quad_codes;          // RowBlock::codes as quads
-  int64_t first_sign_rows;  // code rows of a call from which they are signs, 0: never. Else lines.
+  bool reads_lines;        // packed_matmul takes w8 and w4,
+  bool reads_interleaved;  // quads and octets
+  bool quad_codes;         // RowBlock::codes as quads,
+  bool sign_codes;         // or as signs. Else lines.
   // Where quad_codes: 64 codes each of rows <= 16 rows, `stride` bytes apart, to [16 quads][16 rows][4].
   void (*pack_quads)(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile);
   void (*attention)(const AttentionArgs& args);
@@ -56,10 +56,9 @@ struct KernelTable {
   bool Reads(PackedType type) const {
     return LayoutOf(type) == PackedLayout::kInterleaved ? reads_interleaved : reads_lines;
   }
-  bool TakesSigns(int64_t code_rows) const { return first_sign_rows > 0 && code_rows >= first_sign_rows; }
   // Bytes of 64 inputs of a RowBlock.
   int64_t BlockBytes(const RowBlock& block) const {
-    return (quad_codes ? kQuadRows : block.rows) * kLineBytes * (block.signs ? 2 : 1);
+    return (quad_codes ? kQuadRows : block.rows) * kLineBytes * (sign_codes ? 2 : 1);
   }
   // The layout that weights are made in for it.
   PackedLayout layout() const { return reads_lines ? PackedLayout::kLines : PackedLayout::kInterleaved; }

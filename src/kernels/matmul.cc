@@ -155,11 +155,10 @@ void MatmulInput::PlanCodes() {
     chunk.num_blocks = table_->plan_row_blocks(chunk.code_rows, sizes);
     int64_t first = 0;
     for (int64_t b = 0; b < chunk.num_blocks; ++b) {
-      const bool signs = table_->TakesSigns(chunk.code_rows);
-      blocks_.push_back({.first = first, .rows = sizes[b], .signs = signs, .codes = nullptr});
+      blocks_.push_back({.first = first, .rows = sizes[b], .codes = nullptr});
       const int64_t stride = table_->BlockBytes(blocks_.back());
       const int64_t row_bytes = table_->quad_codes ? 4 : stride / sizes[b];
-      for (int64_t r = 0; r < sizes[b]; ++r) places_.push_back({bytes + row_bytes * r, stride, signs});
+      for (int64_t r = 0; r < sizes[b]; ++r) places_.push_back({bytes + row_bytes * r, stride});
       first += sizes[b];
       bytes += padded / kLineBytes * stride;
     }
@@ -167,7 +166,7 @@ void MatmulInput::PlanCodes() {
   }
   lines_offset_ = table_->quad_codes && code_rows > 1 ? bytes : -1;
   if (lines_offset_ >= 0) {
-    for (int64_t r = 0; r < code_rows; ++r) places_[static_cast<size_t>(r)] = {bytes + r * padded, kLineBytes, false};
+    for (int64_t r = 0; r < code_rows; ++r) places_[static_cast<size_t>(r)] = {bytes + r * padded, kLineBytes};
     bytes += code_rows * padded;
   }
   bytes = RoundToLines(bytes);
@@ -205,7 +204,6 @@ void MatmulInput::Quantize(int64_t row, const float* x) {
   auto* memory = reinterpret_cast<int8_t*>(memory_.get());
   const auto first = static_cast<size_t>(kind_ == InputKind::kInt16 ? 2 * row : row);
   args.codes = memory + places_[first].offset;
-  args.signs = places_[first].signs;
   args.chunk_stride = places_[first].chunk_stride;
   args.excess = excess_ + first;
   if (kind_ == InputKind::kInt16) {

@@ -35,7 +35,7 @@ struct Weight {
   static Weight Of(const TensorView& tensor);                             // [O, I]
   static Weight Of(const PackedMatrix& matrix, bool two_planes = false);  // two_planes: 16-bit activations
   int64_t num_panels() const { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
-  Weight Columns(int64_t begin, int64_t count) const;                     // input slice of a float weight
+  Weight Columns(int64_t begin, int64_t count) const;  // input slice of a float weight
 };
 
 // Rows of a prompt that go fastest through one forward pass, with weights of this kind. More rows read weights less
@@ -108,7 +108,6 @@ class MatmulInput {
   // Where a code row's first code is, and the bytes from 64 inputs to the next.
   struct CodePlace {
     int64_t offset, chunk_stride;
-    bool signs;
   };
   struct FreeLines {
     void operator()(uint8_t* p) const { std::free(p); }

@@ -6,11 +6,11 @@
 // between 2 * 128 * -128 and 2 * 128 * 127 - 1, so every sum is exact. It is too large by the sum of a row's negative
 // codes (below 0), the same for all outputs: PackedMatmulArgs::excess.
 //
-// Up to four rows take weights and codes as they lie and go through a whole panel at a time. For more rows |code| and
-// the byte that the xor takes lie ready side by side, "signs" (KernelTable::first_sign_rows); the xor takes a weight's
-// bias off as well. A product of 32 weights is then four instructions and little else, if several rows and outputs
-// share what is loaded: three rows by four outputs, from weights in bytes. 4-bit weights become bytes for two thousand
-// inputs of a panel, which stay in the caches while all rows multiply them.
+// |code| and the byte that the xor takes lie ready side by side, "signs" (KernelTable::sign_codes); the xor takes a
+// weight's bias off as well. A product of 32 weights is then four instructions and little else, if several rows and
+// outputs share what is loaded. All rows multiply some inputs of a panel before the next, so that codes and weights
+// stay in the first-level cache. 4-bit weights become bytes in registers for a block of few rows, and in memory for
+// more blocks.
 #include <immintrin.h>
 
 #include <cstdint>
@@ -23,16 +23,26 @@ namespace {
 
 #include "kernels/packed_epilogue_avx2.h"
 
-constexpr int64_t kFewRows = kFirstSignRowsAvx2 - 1;         // code rows in lines, one block
-constexpr int64_t kSignRows = 3;                             // of the largest block of signs
-constexpr int64_t kSignOutputs = 4;                          // of its tile
+constexpr int64_t kFewRows = 4;                              // code rows for which w4 stays in registers, one block
+constexpr int64_t kManyRows = 3;                             // of the largest block of more
 constexpr int64_t kPartSteps = 16;                           // that all rows multiply before the next
-constexpr int64_t kCodeBytes = 2 * kLineBytes;               // of 64 inputs of a row in signs
+constexpr int64_t kCodeBytes = 2 * kLineBytes;               // of 64 inputs of a row
 constexpr int64_t kChunkBytes = kPanelOutputs * kLineBytes;  // of 64 inputs of a panel, in bytes
 
 inline __m256i Load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-inline void Fetch(const uint8_t* line) { _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1); }
-inline void FetchToL1(const uint8_t* line) { _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0); }
+
+// To the first level, how far ahead in the same outputs. (AMD Zen 3, two threads from memory, to the version before
+// this one, medians of five runs in turn: w4, one and two rows, two steps 1.04 .92, eight .94 .91, twelve 1.04 .95; w8,
+// none and four steps, one row 1.10 .87, two 1.05 .89.)
+constexpr int64_t kNibblesAhead = 4 * kTwoStepsBytesW4, kBytesAhead = 8 * kChunkBytes;
+
+// Inlined whatever else: GCC 12 drops calls of functions that only prefetch.
+[[gnu::always_inline]] inline void Fetch(const uint8_t* line) {
+  _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+}
+[[gnu::always_inline]] inline void FetchToL1(const uint8_t* line) {
+  _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
+}
 
 // A tile's sums, in lanes. The unrolling is not a hint: GCC 12 keeps arrays of registers in memory around loops that it
 // has not unrolled early.
@@ -82,132 +92,113 @@ inline __m256i Nibbles(__m256i line, int64_t half) {
   return _mm256_and_si256(half == 0 ? line : _mm256_srli_epi16(line, 4), _mm256_set1_epi8(15));
 }
 
-// weight + 128 to the weight or back.
-inline __m256i Rebias(__m256i bytes) { return _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)); }
-
-// What a block of few rows and some outputs of a panel need.
-struct FewRows {
-  const uint8_t* codes;  // the first output's line of step 0
-  const uint8_t* tables;
-  const uint8_t* dictionary;  // of weights without bias
-  const int8_t* activations;  // [2 steps][rows][64]
-  int64_t rows, steps;
-  const uint8_t* ahead;  // lines of the next panel to fetch, as many as these outputs have
-  int32_t* sums;         // [rows][16]
+// What a block of rows and a panel need, for some inputs from an even step on.
+struct Part {
+  const uint8_t* weights = nullptr;     // bytes of weight + 128, [chunks][16][64], or the first step's lines of w4
+  const uint8_t* tables = nullptr;      // of w4
+  const uint8_t* dictionary = nullptr;  // of w4
+  const int8_t* codes = nullptr;        // [chunks][rows][2][64]
+  int64_t chunks = 0;                   // of 64 inputs, even
+  const uint8_t* ahead = nullptr;       // lines of the next panel to fetch
+  int32_t* sums = nullptr;              // [rows][16]
+  bool add = false;                     // to `sums`
 };
 
-// Weights 32 part .. 32 part + 31 of a half step of an output, from where the step begins; of w8 + 128.
-template <bool kW4>
-inline __m256i Weights(const FewRows& tile, const uint8_t* codes, const uint8_t* tables, int64_t output, int64_t half,
-                       int64_t part) {
-  if (!kW4) return Load(codes + (half * kPanelOutputs + output) * kLineBytes + 32 * part);
-  const __m256i nibbles = Nibbles(Load(codes + output * kLineBytes + 32 * part), half);
-  return _mm256_shuffle_epi8(Entries(tile.dictionary, tables, output, half), nibbles);
-}
+// What is fetched beside products of bytes: nothing, the next panel's lines where these were expanded from half as
+// many, its lines, or besides, to the first level, this panel's of four steps later.
+enum class Ahead : uint8_t { kNothing, kNibbles, kBytes, kBytesToL1 };
 
-template <bool kW4, int kRows, int kOutputs>
-[[gnu::noinline]] void SumFew(const FewRows& tile) {
+// Some outputs of a part.
+template <int kRows, int kOutputs, Ahead kFetch>
+[[gnu::always_inline]] inline void SumBytes(const Part& part, int64_t first) {
+  constexpr int64_t kLines = kFetch == Ahead::kNothing ? 0 : kFetch == Ahead::kNibbles ? kOutputs / 2 : kOutputs;
   Sums<kRows, kOutputs> sums;
   sums.Zero();
-  constexpr int kLines = kOutputs * (kW4 ? 1 : 2);
-  constexpr bool kBiasInSigns = !kW4 && kRows <= 2;  // else off the weights, once for all rows
-  const uint8_t *codes = tile.codes, *tables = tile.tables, *ahead = tile.ahead;
-  const int8_t* chunk = tile.activations;
-  int64_t to_codes = kW4 ? CodesAtW4(1) - CodesAtW4(0) : 2 * kChunkBytes, to_tables = TablesAtW4(1);
-  for (int64_t left = tile.steps; left > 0; --left) {
-    for (int i = 0; i < kLines; ++i) Fetch(ahead + i * kLineBytes);
-    // Two steps ahead: the distance from step to step alternates, which a core's own prefetcher does not follow.
-    // (One row 147 -> 137 ms of a 7B pass, Intel, 36 GB/s.)
-    for (int i = 0; kW4 && i < kOutputs; ++i) FetchToL1(codes + kTwoStepsBytesW4 + i * kLineBytes);
-    if (kW4) FetchToL1(tables + kTwoStepsBytesW4);
-#pragma GCC unroll 4
-    for (int64_t k = 0; k < 4; ++k) {
-      const int64_t half = k / 2, part = k % 2;
-      __m256i weights[kOutputs];
-#pragma GCC unroll 4
-      for (int o = 0; o < kOutputs; ++o) {
-        weights[o] = Weights<kW4>(tile, codes, tables, o, half, part);
-        if (!kW4 && !kBiasInSigns) weights[o] = Rebias(weights[o]);
-      }
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) {
-        const __m256i x = Load(chunk + r * kLineBytes + 32 * part), magnitudes = _mm256_abs_epi8(x);
-        const __m256i negative = _mm256_cmpgt_epi8(_mm256_setzero_si256(), x);
-        const __m256i signs = kBiasInSigns ? Rebias(negative) : negative;
-#pragma GCC unroll 4
-        for (int o = 0; o < kOutputs; ++o) sums.Add(r, o, weights[o], magnitudes, signs);
-      }
-      if (part == 1) chunk += tile.rows * kLineBytes;
+  const uint8_t *weights = part.weights + first * kLineBytes, *ahead = part.ahead;
+  ahead += first / kOutputs * kLines * part.chunks * kLineBytes;
+  const int8_t* codes = part.codes;
+  for (int64_t left = part.chunks; left > 0; --left) {
+    for (int64_t i = 0; i < kLines; ++i) Fetch(ahead + i * kLineBytes);
+    for (int64_t i = 0; kFetch == Ahead::kBytesToL1 && i < kOutputs; ++i) {
+      FetchToL1(weights + kBytesAhead + i * kLineBytes);
     }
-    codes += to_codes;
-    tables += to_tables;
-    if (kW4) {
-      to_codes = kTwoStepsBytesW4 - to_codes;
-      to_tables = kTwoStepsBytesW4 - to_tables;
-    }
-    ahead += kLines * kLineBytes;
-    // Else GCC 12 computes most addresses of a step anew: w4 from L2 on AMD Zen 4, cycles for 32 weights and a row, one
-    // row 2.22 -> 2.14, four 1.72 -> 1.67.
-    asm("" : "+r"(codes), "+r"(tables), "+r"(ahead), "+r"(chunk));
-  }
-  sums.Store(tile.sums, false);
-}
-
-// dictionary: of weights without bias. next: of the next panel, the lines that are fetched beside products.
-template <bool kW4>
-void MultiplyFew(const PackedMatmulArgs& args, const uint8_t* dictionary, const uint8_t* panel, const uint8_t* next,
-                 int32_t* sums) {
-  using Function = void (*)(const FewRows& tile);
-  static constexpr Function kFunctions[kFewRows] = {SumFew<kW4, 1, 4>, SumFew<kW4, 2, 4>, SumFew<kW4, 3, 2>,
-                                                    SumFew<kW4, 4, 2>};
-  const RowBlock& block = args.blocks[0];
-  const int64_t outputs = block.rows <= 2 ? 4 : 2, line_bytes = kLineBytes * (kW4 ? 1 : 2);
-  for (int64_t o = 0; o < kPanelOutputs; o += outputs) {
-    kFunctions[block.rows - 1]({panel + (kW4 ? CodesAtW4(0) : 0) + o * kLineBytes, panel + o * 2, dictionary,
-                                block.codes, block.rows, args.steps, next + o * args.steps * line_bytes, sums + o});
-  }
-}
-
-// What a block of signs and four outputs of a panel need, for some inputs.
-struct Signs {
-  const uint8_t* weights;  // + 128, the first output's line of [chunks][16][64]
-  const int8_t* codes;     // [chunks][rows][2][64]
-  int64_t chunks;          // of 64 inputs
-  const uint8_t* ahead;    // lines of the next panel to fetch, as many as these outputs have for these inputs
-  int32_t* sums;           // [rows][16]
-  bool add;                // to `sums`
-};
-
-// kAhead: lines to fetch for a chunk.
-template <int kRows, int64_t kAhead>
-[[gnu::noinline]] void SumSigns(const Signs& tile) {
-  Sums<kRows, kSignOutputs> sums;
-  sums.Zero();
-  const uint8_t *weights = tile.weights, *ahead = tile.ahead;
-  const int8_t* codes = tile.codes;
-  for (int64_t left = tile.chunks; left > 0; --left) {
-    for (int64_t i = 0; i < kAhead; ++i) Fetch(ahead + i * kLineBytes);
 #pragma GCC unroll 2
-    for (int64_t part = 0; part < 64; part += 32) {
+    for (int64_t half = 0; half < 64; half += 32) {
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        const int8_t* row = codes + r * kCodeBytes + part;
+        const int8_t* row = codes + r * kCodeBytes + half;
         const __m256i magnitudes = Load(row), signs = Load(row + kLineBytes);
 #pragma GCC unroll 4
-        for (int o = 0; o < kSignOutputs; ++o) sums.Add(r, o, Load(weights + o * kLineBytes + part), magnitudes, signs);
+        for (int o = 0; o < kOutputs; ++o) sums.Add(r, o, Load(weights + o * kLineBytes + half), magnitudes, signs);
       }
     }
     weights += kChunkBytes;
     codes += kRows * kCodeBytes;
-    ahead += kAhead * kLineBytes;
+    ahead += kLines * kLineBytes;
     asm("" : "+r"(weights), "+r"(ahead), "+r"(codes));
   }
-  sums.Store(tile.sums, tile.add);
+  sums.Store(part.sums + first, part.add);
 }
 
-template <int64_t kAhead>
-void MultiplySigns(int64_t rows, const Signs& tile) {
-  return rows == 2 ? SumSigns<2, kAhead>(tile) : SumSigns<kSignRows, kAhead>(tile);
+// The same with w4 as it lies: a table serves two products of an output, and what is loaded of a row two outputs.
+template <int kRows, int kOutputs>
+[[gnu::always_inline]] inline void SumNibbles(const Part& part, int64_t first) {
+  Sums<kRows, kOutputs> sums;
+  sums.Zero();
+  const uint8_t *lines = part.weights + first * kLineBytes, *tables = part.tables + 2 * first;
+  const uint8_t* ahead = part.ahead + first * part.chunks / 2 * kLineBytes;
+  const int8_t* codes = part.codes;
+  int64_t to_lines = CodesAtW4(1) - CodesAtW4(0), to_tables = TablesAtW4(1);
+  for (int64_t left = part.chunks; left > 0; left -= 2) {
+    for (int i = 0; i < kOutputs; ++i) Fetch(ahead + i * kLineBytes);
+    // The distance from step to step alternates, which a core's own prefetcher does not follow. (One row 147 -> 137 ms
+    // of a 7B pass, Intel, 36 GB/s.)
+    for (int i = 0; i < kOutputs; ++i) FetchToL1(lines + kNibblesAhead + i * kLineBytes);
+    FetchToL1(tables + kNibblesAhead);
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < kOutputs; ++k) {  // half a step of two outputs
+      const int64_t half = k / (kOutputs / 2), pair = k % (kOutputs / 2) * 2;
+      __m256i weights[2][2];
+#pragma GCC unroll 2
+      for (int64_t o = 0; o < 2; ++o) {
+        const __m256i entries = Entries(part.dictionary, tables, pair + o, half);
+        const uint8_t* line = lines + (pair + o) * kLineBytes;
+        weights[0][o] = _mm256_shuffle_epi8(entries, Nibbles(Load(line), half));
+        weights[1][o] = _mm256_shuffle_epi8(entries, Nibbles(Load(line + 32), half));
+      }
+#pragma GCC unroll 2
+      for (int64_t i = 0; i < 2; ++i) {
+#pragma GCC unroll 4
+        for (int r = 0; r < kRows; ++r) {
+          const int8_t* row = codes + (half * kRows + r) * kCodeBytes + 32 * i;
+          const __m256i magnitudes = Load(row), signs = Load(row + kLineBytes);
+          sums.Add(r, static_cast<int>(pair), weights[i][0], magnitudes, signs);
+          sums.Add(r, static_cast<int>(pair) + 1, weights[i][1], magnitudes, signs);
+        }
+      }
+    }
+    codes += 2 * kRows * kCodeBytes;
+    lines += to_lines;
+    tables += to_tables;
+    to_lines = kTwoStepsBytesW4 - to_lines;
+    to_tables = kTwoStepsBytesW4 - to_tables;
+    ahead += kOutputs * kLineBytes;
+    // Else GCC 12 computes most addresses of a step anew: w4 from L2 on AMD Zen 4, cycles for 32 weights and a row, one
+    // row 2.22 -> 2.14, four 1.72 -> 1.67.
+    asm("" : "+r"(lines), "+r"(tables), "+r"(ahead), "+r"(codes));
+  }
+  sums.Store(part.sums + first, part.add);
+}
+
+// All 16 outputs in one function: matrices of 256 inputs, from L2 on AMD Zen 3, 1 to 4 rows 10 to 20 % faster than by a
+// call for each tile.
+template <int kRows, int kOutputs, Ahead kFetch>
+[[gnu::noinline]] void PanelByBytes(const Part& part) {
+  for (int64_t o = 0; o < kPanelOutputs; o += kOutputs) SumBytes<kRows, kOutputs, kFetch>(part, o);
+}
+template <int kRows, int kOutputs>
+[[gnu::noinline]] void PanelByNibbles(const Part& part) {
+  for (int64_t o = 0; o < kPanelOutputs; o += kOutputs) SumNibbles<kRows, kOutputs>(part, o);
 }
 
 // `steps` steps of a w4 panel from step `first` on to bytes of weight + 128, [2 steps][16][64].
@@ -227,28 +218,46 @@ void MultiplySigns(int64_t rows, const Signs& tile) {
   }
 }
 
-// next: as of MultiplyFew; fetched beside the first block.
+using PanelFunction = void (*)(const Part& part);
+
+// For a block of 1 .. 4 rows.
+template <Ahead kFetch>
+PanelFunction ByBytes(int64_t rows) {
+  static constexpr PanelFunction kFunctions[] = {PanelByBytes<1, 4, kFetch>, PanelByBytes<2, 4, kFetch>,
+                                                 PanelByBytes<3, 4, kFetch>, PanelByBytes<4, 2, kFetch>};
+  return kFunctions[rows - 1];
+}
+PanelFunction ByNibbles(int64_t rows) {
+  static constexpr PanelFunction kFunctions[] = {PanelByNibbles<1, 4>, PanelByNibbles<2, 4>, PanelByNibbles<3, 2>,
+                                                 PanelByNibbles<4, 2>};
+  return kFunctions[rows - 1];
+}
+
+// next: of the next panel, the lines that are fetched beside the first block's products.
 template <bool kW4>
-void MultiplyMany(const PackedMatmulArgs& args, const uint8_t* panel, const uint8_t* next, int32_t* sums) {
+void MultiplyPanel(const PackedMatmulArgs& args, const uint8_t* panel, const uint8_t* next, int32_t* sums) {
   alignas(64) uint8_t expanded[kW4 ? 2 * kPartSteps * kChunkBytes : kLineBytes];
-  constexpr int64_t kAhead = kSignOutputs / (kW4 ? 2 : 1), kLinesOfStep = kPanelOutputs * (kW4 ? 1 : 2);
-  for (int64_t step = 0; step < args.steps; step += kPartSteps) {
-    const int64_t steps = args.steps - step < kPartSteps ? args.steps - step : kPartSteps;
-    if (kW4) Expand(args, panel, step, steps, expanded);
-    const uint8_t* weights = kW4 ? expanded : panel + 2 * step * kChunkBytes;
-    const uint8_t* ahead = next + step * kLinesOfStep * kLineBytes;
+  const bool many = args.num_blocks > 1, expand = kW4 && many;
+  const int64_t part_steps = many ? kPartSteps : kFewRows * kPartSteps / args.code_rows & ~int64_t{1};
+  for (int64_t step = 0; step < args.steps; step += part_steps) {
+    const int64_t steps = args.steps - step < part_steps ? args.steps - step : part_steps;
+    if (expand) Expand(args, panel, step, steps, expanded);
+    Part part{.weights = expand ? expanded : panel + (kW4 ? CodesAtW4(step) : 2 * step * kChunkBytes),
+              .tables = panel + TablesAtW4(step),
+              .dictionary = args.dictionary,
+              .chunks = 2 * steps,
+              .ahead = next + step * kPanelOutputs * (kW4 ? 1 : 2) * kLineBytes,
+              .add = step > 0};
     for (int64_t b = 0; b < args.num_blocks; ++b) {
       const RowBlock& block = args.blocks[b];
-      const int8_t* codes = block.codes + 2 * step * block.rows * kCodeBytes;
-      for (int64_t o = 0; o < kPanelOutputs; o += kSignOutputs) {
-        const Signs tile{weights + o * kLineBytes,
-                         codes,
-                         2 * steps,
-                         ahead + o * steps * (kLinesOfStep / kPanelOutputs) * kLineBytes,
-                         sums + block.first * kPanelOutputs + o,
-                         step > 0};
-        b == 0 ? MultiplySigns<kAhead>(block.rows, tile) : MultiplySigns<0>(block.rows, tile);
-      }
+      part.codes = block.codes + 2 * step * block.rows * kCodeBytes;
+      part.sums = sums + block.first * kPanelOutputs;
+      const PanelFunction run = kW4 && !expand ? ByNibbles(block.rows)
+                                : b > 0        ? ByBytes<Ahead::kNothing>(block.rows)
+                                : kW4          ? ByBytes<Ahead::kNibbles>(block.rows)
+                                : many         ? ByBytes<Ahead::kBytes>(block.rows)
+                                               : ByBytes<Ahead::kBytesToL1>(block.rows);
+      run(part);
     }
   }
 }
@@ -256,22 +265,13 @@ void MultiplyMany(const PackedMatmulArgs& args, const uint8_t* panel, const uint
 template <bool kW4>
 void Multiply(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
   alignas(32) int32_t sums[kMaxCodeRows * kPanelOutputs];
-  const bool few = !args.blocks[0].signs;
-  alignas(32) uint8_t dictionary[kNumTables * kTableEntries];
-  for (int64_t i = 0; kW4 && few && i < kNumTables * kTableEntries; i += 32) {
-    _mm256_store_si256(reinterpret_cast<__m256i*>(dictionary + i), Rebias(Load(args.dictionary + i)));
-  }
   // Of the next panel, the first lines, as many as are left over by those that are fetched beside products.
   const int64_t first = args.panel_bytes - kPanelOutputs * args.steps * kLineBytes * (kW4 ? 1 : 2);
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     const uint8_t* panel = args.panels + p * args.panel_bytes;
     const uint8_t* next = p + 1 < panel_end ? panel + args.panel_bytes : args.next != nullptr ? args.next : panel;
     for (int64_t i = 0; i < first; i += kLineBytes) Fetch(next + i);
-    if (few) {
-      MultiplyFew<kW4>(args, dictionary, panel, next + first, sums);
-    } else {
-      MultiplyMany<kW4>(args, panel, next + first, sums);
-    }
+    MultiplyPanel<kW4>(args, panel, next + first, sums);
     FinishPanel(args, p, sums);
   }
 }
@@ -288,7 +288,7 @@ void PackedMatmulAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t
 
 int64_t PlanRowBlocksAvx2(int64_t code_rows, int64_t* sizes) {
   if (code_rows <= 0) return 0;
-  const int64_t blocks = code_rows <= kFewRows ? 1 : (code_rows + kSignRows - 1) / kSignRows;
+  const int64_t blocks = code_rows <= kFewRows ? 1 : (code_rows + kManyRows - 1) / kManyRows;
   for (int64_t b = 0; b < blocks; ++b) sizes[b] = code_rows / blocks + (b < code_rows % blocks ? 1 : 0);
   return blocks;
 }

@@ -231,7 +231,6 @@ Quantized Quantize(const KernelTable& table, const std::vector<float>& row, bool
   args.inputs = inputs;
   args.padded_inputs = padded;
   args.codes = high.data() + (quads ? 4 : 2 * row_bytes);
-  args.signs = form == Form::kSigns;
   args.low = two_planes ? low.data() + (quads ? 4 : 0) : nullptr;
   args.chunk_stride = stride;
   args.low_chunk_stride = low_stride;
@@ -255,14 +254,14 @@ void CheckQuantize(const std::vector<float>& row, const std::string& what) {
     const Quantized expected = Quantize(PortableKernels(), row, two_planes, Form::kLines);
     for (const KernelTable* table : AvailableKernels()) {
       for (const Form form : {Form::kLines, Form::kQuads, Form::kSigns}) {
-        if (form == Form::kSigns && table->first_sign_rows == 0) continue;
+        if ((form == Form::kSigns) != table->sign_codes) continue;
         const Quantized found = Quantize(*table, row, two_planes, form);
         const std::string where = what + " of " + std::to_string(row.size()) + (two_planes ? ", two planes, " : ", ") +
                                   table->name + " form " + std::to_string(static_cast<int>(form));
         EXPECT_EQ(found.high, expected.high) << where;
         EXPECT_EQ(found.low, expected.low) << where;
         EXPECT_TRUE(SameBits(found.scale, expected.scale)) << where << ": " << found.scale << ", " << expected.scale;
-        const bool negatives = table->first_sign_rows > 0;
+        const bool negatives = table->sign_codes;
         EXPECT_EQ(found.excess, negatives ? SumOfNegatives(expected.high) : expected.excess) << where;
         if (!two_planes) continue;
         EXPECT_EQ(found.low_excess, negatives ? SumOfNegatives(expected.low) : expected.low_excess) << where;

@@ -146,7 +146,7 @@ class TestCodes {
     int64_t first = 0;
     for (int64_t b = 0; b < num_blocks; ++b) {
       const int64_t rows = sizes[b];
-      RowBlock block{first, rows, table.TakesSigns(code_rows_), nullptr};
+      RowBlock block{first, rows, nullptr};
       memory_.push_back(std::make_unique<GuardedArray<int8_t>>(padded_ / kGroupInputs * table.BlockBytes(block)));
       int8_t* to = memory_.back()->data();
       std::memset(to, 0x5a, static_cast<size_t>(memory_.back()->size()));

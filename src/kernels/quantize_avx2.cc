@@ -111,15 +111,9 @@ inline __m256i Signs(__m256i codes) {
   return _mm256_xor_si256(_mm256_cmpgt_epi8(_mm256_setzero_si256(), codes), _mm256_set1_epi8(-128));
 }
 
-inline void StoreLine(const QuantizeArgs& args, int8_t* to, const Line& line) {
-  if (args.signs) {
-    StoreHalves(to, _mm256_abs_epi8(line.half[0]), _mm256_abs_epi8(line.half[1]));
-    return StoreHalves(to + kLineBytes, Signs(line.half[0]), Signs(line.half[1]));
-  }
-  if (args.quad_stride == 4) return StoreHalves(to, line.half[0], line.half[1]);
-  alignas(32) int8_t bytes[kLineBytes];
-  StoreHalves(bytes, line.half[0], line.half[1]);
-  for (int64_t q = 0; q < 16; ++q) __builtin_memcpy(to + q * args.quad_stride, bytes + 4 * q, 4);
+inline void StoreLine(const QuantizeArgs&, int8_t* to, const Line& line) {
+  StoreHalves(to, _mm256_abs_epi8(line.half[0]), _mm256_abs_epi8(line.half[1]));
+  StoreHalves(to + kLineBytes, Signs(line.half[0]), Signs(line.half[1]));
 }
 
 #include "kernels/quantize_inl.h"

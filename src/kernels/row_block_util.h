@@ -17,7 +17,7 @@ inline void SetCode(const KernelTable& table, const RowBlock& block, int64_t row
   const int64_t place = i % kGroupInputs;
   if (table.quad_codes) {
     chunk[(place / 4 * kQuadRows + row) * 4 + place % 4] = code;
-  } else if (block.signs) {
+  } else if (table.sign_codes) {
     chunk[row * 2 * kLineBytes + place] = static_cast<int8_t>(std::abs(code));
     chunk[(row * 2 + 1) * kLineBytes + place] = static_cast<int8_t>(code < 0 ? 0x7f : 0x80);
   } else {
@@ -27,7 +27,7 @@ inline void SetCode(const KernelTable& table, const RowBlock& block, int64_t row
 
 // What `code` adds to its row's PackedMatmulArgs::excess.
 inline uint32_t ExcessOf(const KernelTable& table, int8_t code) {
-  if (table.first_sign_rows > 0) return static_cast<uint32_t>(code < 0 ? code : 0);
+  if (table.sign_codes) return static_cast<uint32_t>(code < 0 ? code : 0);
   return 128U * static_cast<uint32_t>(code);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points of the target files. Those files keep everything else in unnamed namespaces and use no standard
 // templates, so that the linker can never pick a copy with instructions that the machine lacks
-// (scripts/check_weak_symbols). Dispatch calls nothing of them: what it copies is data, constinit, since a function that
-// only fills a struct is compiled with those instructions too.
+// (scripts/check_weak_symbols). Dispatch calls nothing of them: what it copies is data, constinit, since a function
+// that only fills a struct is compiled with those instructions too.
 #pragma once
 
 #include "kernels/arguments.h"
@@ -36,7 +36,6 @@ void PackQuadsPortable(const int8_t* lines, int64_t stride, int64_t rows, int8_t
 void PackQuadsAvx512(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile);
 
 int64_t PlanRowBlocksPortable(int64_t code_rows, int64_t* sizes);
-inline constexpr int64_t kFirstSignRowsAvx2 = 5;  // KernelTable::first_sign_rows
 int64_t PlanRowBlocksAvx2(int64_t code_rows, int64_t* sizes);
 int64_t PlanRowBlocksAvx512(int64_t code_rows, int64_t* sizes);
 int64_t PlanRowBlocksTiles(int64_t code_rows, int64_t* sizes);
