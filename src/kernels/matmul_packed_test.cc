@@ -113,6 +113,17 @@ TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForAnyNumberOfInputs) {
   }
 }
 
+// More inputs than few rows multiply at a time (AVX2: 8,192 of one row to 2,048 of four).
+TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForManyInputsOfFewRows) {
+  for (const PackedType type : kTypes) {
+    for (const int64_t rows : {1, 2, 3, 4}) {
+      CheckTargets(type, rows, 18, 8192 / rows + 130, false);
+      CheckTargets(type, rows, 18, 3 * 8192 / rows, false);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST(PackedMatmulTest, BiasesSumsStridesAndRangesAreTheSameOnEveryTarget) {
   for (const PackedType type : kTypes) {
     for (const int64_t rows : {1, 4, 8, 11}) {
