@@ -120,7 +120,7 @@ class AttentionProducts {
   }
 
   // A column's part of what is fetched of a block, while its weights are made.
-  void FetchShare(int64_t column, const uint8_t* keys, const uint8_t* values) const {
+  [[gnu::always_inline]] void FetchShare(int64_t column, const uint8_t* keys, const uint8_t* values) const {
     const int64_t begin = columns_.count / 2 * per_pair_ + column * share_;
     for (int64_t at = begin; at < begin + share_; at += kLine) {
       __builtin_prefetch(keys + at, 0, 2);

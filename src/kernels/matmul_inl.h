@@ -67,7 +67,7 @@ inline void ExpandTail(const MatmulArgs& args, const uint8_t* const* rows, int64
 // As many bytes of later outputs as a group of 8 steps takes: the slices of a row are too many streams for the
 // hardware. From memory to L2, because they would overflow L1, and for few rows the next outputs' to L1.
 template <int64_t kRows>
-inline void FetchLater(const uint8_t* weights, int64_t group_bytes, int64_t far, int64_t near) {
+[[gnu::always_inline]] inline void FetchLater(const uint8_t* weights, int64_t group_bytes, int64_t far, int64_t near) {
   for (int64_t b = 0; b < group_bytes; b += 64) {
     __builtin_prefetch(weights + far + b, 0, 2);
     if (kRows <= kFewRows) __builtin_prefetch(weights + near + b, 0, 3);

@@ -36,7 +36,7 @@ constexpr int64_t kMaxBlockRows = 10;
 
 // A panel's outputs are a line of each row, far apart. Those of a block's rows come while its products are computed:
 // the lines of 64 rows at once wait for each other.
-inline void FetchOutputs(const PackedMatmulArgs& args, int64_t panel, const RowBlock& block) {
+[[gnu::always_inline]] inline void FetchOutputs(const PackedMatmulArgs& args, int64_t panel, const RowBlock& block) {
   const int64_t planes = args.two_planes ? 2 : 1;
   for (int64_t r = block.first / planes; r < (block.first + block.rows) / planes; ++r) {
     _mm_prefetch(reinterpret_cast<const char*>(args.out + r * args.out_stride + panel * kPanelOutputs), _MM_HINT_T0);

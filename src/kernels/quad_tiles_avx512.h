@@ -5,7 +5,7 @@
 
 // What is fetched beside line i of 16: see kWholeStream in matmul_packed_avx512.cc.
 template <int kRows, int kFetch>
-inline void FetchQuads(const uint8_t* line, const uint8_t* ahead, int i) {
+[[gnu::always_inline]] inline void FetchQuads(const uint8_t* line, const uint8_t* ahead, int i) {
   const char* at = reinterpret_cast<const char*>(line);
   if (kFetch == kWholeStream) {
     _mm_prefetch(at + 4096, _MM_HINT_NTA);
