@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "draft/lookup.h"
 #include "hydrant/engine.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
@@ -37,6 +38,110 @@ TEST(Lossless, TreesWithoutTheirUnlikelyNodesOnEveryTarget) {
                        table->name);
       }
     }
+  }
+}
+
+// Looked-up chains and the heads' trees in turn: what heads absorb late must be what they would have absorbed at once.
+TEST(Lossless, LookupsOnEveryTarget) {
+  for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
+    for (const char* heads : {"hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
+      for (const LookupOptions& lookup :
+           {LookupOptions{.max_tokens = 5, .min_match = 2}, LookupOptions{.max_tokens = 40, .min_match = 1}}) {
+        SCOPED_TRACE(lookup.max_tokens);
+        ExpectLossless({.base = Golden("base_mha"),
+                        .heads = Golden(heads),
+                        .prompt = Prompt(),
+                        .num_tokens = 60,
+                        .trees = {1},
+                        .lookup = lookup},
+                       table->name);
+      }
+    }
+  }
+}
+
+// Up to the end of the context, where chains must be cut.
+TEST(Lossless, LookupsWithoutHeadsUpToTheContextsEnd) {
+  for (const char* heads : {"", "hydra/prefix_mlp_k2_l1"}) {
+    EngineOptions options;
+    options.model = Golden("base_mha");
+    if (heads[0] != 0) options.draft = Golden(heads);
+    options.load_tokenizer = false;
+    Engine engine(options);
+    GenerationRequest request;
+    request.prompt_ids = Prompt();
+    for (int32_t i = 0; i < 3; ++i) {
+      request.prompt_ids.insert(request.prompt_ids.end(), request.prompt_ids.begin(), request.prompt_ids.end());
+    }
+    request.stop.max_tokens = 100000;
+    request.stop.ignore_eos = true;
+    request.use_drafter = false;
+    const GenerationResult plain = engine.Generate(request);
+    EXPECT_EQ(plain.num_lookup_steps, 0);
+    request.use_drafter = true;
+    request.lookup = {.max_tokens = 64, .min_match = 1};
+    const GenerationResult result = engine.Generate(request);
+    EXPECT_EQ(result.token_ids, plain.token_ids);
+    EXPECT_EQ(result.finish_reason, FinishReason::kContext);
+    EXPECT_GT(result.num_looked_up_accepted, 0);
+    EXPECT_LE(result.num_looked_up_accepted, result.num_looked_up);
+    EXPECT_LE(result.num_looked_up, result.num_drafted);
+    EXPECT_LT(result.num_emitted.size(), plain.num_emitted.size());
+  }
+}
+
+// Heads draft the same whether they absorbed a step's rows at once, or later together with those of looked-up steps: a
+// step that begins at a token yields as many as the first step of a request whose prompt ends before that token.
+TEST(Lossless, HeadsThatWereNotAskedDraftAsIfTheyHadBeen) {
+  EngineOptions options;
+  options.model = Golden("base_mha");
+  options.draft = Golden("hydra/prefix_mlp_k2_l1");
+  options.tree = "[[0],[0,0]]";
+  options.load_tokenizer = false;
+  Engine engine(options);
+  GenerationRequest request;
+  request.prompt_ids = Prompt();
+  request.stop.max_tokens = 120;
+  request.stop.ignore_eos = true;
+  request.lookup = {.max_tokens = 4, .min_match = 2};
+  const GenerationResult result = engine.Generate(request);
+  draft::TokenLookup lookup(request.lookup.min_match);
+  lookup.Append(request.prompt_ids);
+  GenerationRequest fresh = request;
+  fresh.lookup = {};
+  fresh.stop.max_tokens = 8;
+  int32_t by_heads_after_lookup = 0;
+  bool was_looked_up = false;
+  size_t root = 0;  // of the step, in token_ids
+  lookup.Append(std::span(result.token_ids).first(1));
+  for (size_t step = 0; root + 8 < result.token_ids.size(); ++step) {
+    const bool looked_up = !lookup.Find(request.lookup.max_tokens).empty();
+    if (!looked_up) {
+      const GenerationResult first = engine.Generate(fresh);
+      EXPECT_EQ(result.num_emitted[step], first.num_emitted[0]) << step;
+      by_heads_after_lookup += was_looked_up ? 1 : 0;
+    }
+    was_looked_up = looked_up;
+    const auto emitted = static_cast<size_t>(result.num_emitted[step]);
+    lookup.Append(std::span(result.token_ids).subspan(root + 1, emitted));
+    fresh.prompt_ids.insert(fresh.prompt_ids.end(), result.token_ids.begin() + static_cast<std::ptrdiff_t>(root),
+                            result.token_ids.begin() + static_cast<std::ptrdiff_t>(root + emitted));
+    root += emitted;
+  }
+  EXPECT_GT(by_heads_after_lookup, 0);
+}
+
+TEST(Lossless, LookupsWithTypicalAcceptanceAreRefused) {
+  GenerationRequest request;
+  request.accept.rule = AcceptRule::kTypical;
+  request.lookup.max_tokens = 4;
+  EXPECT_THROW(ValidateRequest(request), UserError);
+  request.accept.rule = AcceptRule::kExact;
+  EXPECT_NO_THROW(ValidateRequest(request));
+  for (const LookupOptions& wrong : {LookupOptions{.max_tokens = 65}, LookupOptions{.max_tokens = -1},
+                                     LookupOptions{.max_tokens = 4, .min_match = 0}}) {
+    request.lookup = wrong;
+    EXPECT_THROW(ValidateRequest(request), UserError);
   }
 }
 
@@ -86,6 +191,7 @@ void ExpectBatchGivesWhatEachGivesAlone(const EngineOptions& options, int32_t to
     request.stop.max_tokens = 10 + tokens_more_each * static_cast<int32_t>(i);
     request.use_drafter = i % 4 != 3;
     if (i == 5) request.accept.rule = AcceptRule::kTypical;
+    if (i % 5 == 1) request.lookup = {.max_tokens = 2 + static_cast<int32_t>(i), .min_match = 1};
     if (i % 3 == 2) request.draft_p_min = 0.01F * static_cast<float>(i);
     requests.push_back(request);
   }

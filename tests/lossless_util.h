@@ -82,6 +82,7 @@ struct Case {
   std::vector<Setting> settings = EverySetting();
   std::vector<size_t> trees = {0, 1, 2};  // of EveryTree
   float draft_p_min = 0;
+  LookupOptions lookup = {};
 };
 
 // Runs a case on one target with different numbers of threads and prompt chunks. Returns what plain decoding gave, per
@@ -113,6 +114,7 @@ inline std::vector<std::vector<int32_t>> ExpectLossless(const Case& c, const std
       request.stop.ignore_eos = true;
       request.draft_p_min = c.draft_p_min;
       const GenerationResult expected = plain.Generate(request);
+      request.lookup = c.lookup;
       const GenerationResult result = engine.Generate(request);
       EXPECT_EQ(result.token_ids, expected.token_ids);
       EXPECT_EQ(result.finish_reason, expected.finish_reason);

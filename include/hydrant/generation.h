@@ -59,15 +59,25 @@ struct StopOptions {
   bool operator==(const StopOptions&) const = default;
 };
 
+// Drafts from the text itself: what followed its last tokens where they stood before, in prompt or reply, as a chain in
+// place of the heads' tree. Costs no weights; pays where text repeats itself. Works without heads too.
+struct LookupOptions {
+  int32_t max_tokens = 0;  // most tokens of a chain; 0 = off
+  int32_t min_match = 3;   // last tokens that must have stood together before; a chain is no longer than what agrees
+
+  bool operator==(const LookupOptions&) const = default;
+};
+
 struct GenerationRequest {
   std::vector<int32_t> prompt_ids;  // used exactly as given
   SamplingOptions sampling;
   AcceptOptions accept;
   StopOptions stop;
-  bool use_drafter = true;  // false = plain decoding even where heads are loaded
+  bool use_drafter = true;  // false = plain decoding even where heads are loaded, or lookup is on
   // Drafted tokens that their head gives less are left out of the tree, and nothing is drafted below a path that the
   // heads together give less; 0 = off. Under the exact rule this changes the speed only.
   float draft_p_min = 0.0F;
+  LookupOptions lookup;  // exact rule only: it changes the speed, never the text
 };
 
 enum class FinishReason : uint8_t {
@@ -105,6 +115,9 @@ struct GenerationResult {
   FinishReason finish_reason = FinishReason::kLength;
   std::vector<int32_t> num_emitted;  // one per step: drafted tokens accepted + 1, before any cut
   int64_t num_drafted = 0;           // nodes of all steps' trees, the roots not counted
+  int64_t num_lookup_steps = 0;      // steps whose tree was looked up in the text
+  int64_t num_looked_up = 0;         // of num_drafted: nodes of those
+  int64_t num_looked_up_accepted = 0;
   std::vector<int32_t> token_depth;  // one per token id: depth in the tree that drafted it, 0 = the base model's own
   // Per depth d = 1..: steps whose tree had a node at that depth, and steps that accepted one there.
   std::vector<int64_t> depth_offered;

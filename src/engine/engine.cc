@@ -28,8 +28,9 @@ struct Engine::Impl {
 int32_t Engine::Impl::SlotsFor(const GenerationRequest& request) const {
   const int64_t tokens = static_cast<int64_t>(request.prompt_ids.size()) + request.stop.max_tokens;
   const int64_t committed = std::min<int64_t>(tokens, loaded->weights.config.max_positions);
-  const int64_t tree = loaded->tree.topology.num_nodes();
-  return static_cast<int32_t>(committed + tree + loaded->tree.topology.max_depth());
+  const int64_t tree = std::max(loaded->tree.topology.num_nodes(), 1 + request.lookup.max_tokens);
+  const int64_t depth = std::max(loaded->tree.topology.max_depth(), request.lookup.max_tokens);
+  return static_cast<int32_t>(committed + tree + depth);
 }
 
 void Engine::Impl::EnsurePool(int32_t num_blocks) {
@@ -72,7 +73,9 @@ std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationReques
     stepper.Prefill(sequences.back());
     sequences.back().Emit(on_emit);
   }
-  const auto group = static_cast<size_t>(std::max(1, engine::kMaxRows / stepper.rows_per_sequence()));
+  int32_t rows = 1;  // of a sequence
+  for (const GenerationRequest& request : requests) rows = std::max(rows, stepper.RowsFor(request));
+  const auto group = static_cast<size_t>(std::max(1, engine::kMaxRows / rows));
   std::vector<sequence::Sequence*> running;
   for (;;) {
     running.clear();
@@ -162,6 +165,12 @@ void ValidateRequest(const GenerationRequest& request) {
   CheckRange("epsilon", static_cast<double>(request.accept.epsilon), 0, 1);
   CheckRange("alpha", static_cast<double>(request.accept.alpha), 0, 1e6);
   CheckRange("draft-p-min", static_cast<double>(request.draft_p_min), 0, 1);
+  CheckRange("lookup", request.lookup.max_tokens, 0, 64);
+  CheckRange("lookup-min", request.lookup.min_match, 1, 64);
+  if (request.lookup.max_tokens > 0 && request.accept.rule == AcceptRule::kTypical) {
+    throw UserError("lookup is on with typical acceptance, whose text would depend on it",
+                    "use the exact rule, or leave lookup out");
+  }
   CheckRange("max-tokens", request.stop.max_tokens, 1, 2147483647);
   if (request.stop.stop.size() > 64) throw UserError("more than 64 stop strings");
   for (const std::string& stop : request.stop.stop) {

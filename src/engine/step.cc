@@ -9,6 +9,9 @@
 namespace hydrant::engine {
 namespace {
 
+// Rows that wait for the drafter while trees are looked up: as many as fit a block of its keys and values.
+constexpr int64_t kMostUnabsorbed = kernels::kBlockPositions;
+
 // Adds the wall time of a phase to every sequence that took part.
 class PhaseClock {
  public:
@@ -85,9 +88,34 @@ const tree::Topology& Stepper::TopologyFor(const sequence::Sequence& sequence) {
   return cut;
 }
 
+int32_t Stepper::RowsFor(const GenerationRequest& request) const {
+  if (!request.use_drafter) return 1;
+  return std::max(context_.topology->num_nodes(), 1 + request.lookup.max_tokens);
+}
+
+const tree::Topology& Stepper::Chain(int32_t nodes) {
+  const auto n = static_cast<size_t>(nodes);
+  if (chains_.size() <= n) chains_.resize(n + 1);
+  if (chains_[n].num_nodes() == nodes + 1) return chains_[n];
+  const std::vector<std::vector<int32_t>> path(1, std::vector<int32_t>(n, 0));
+  return chains_[n] = tree::Topology::FromPaths(path);
+}
+
+// What the sequence has looked up, as far as the context goes.
+void Stepper::PlantChain(sequence::Sequence& sequence) {
+  const std::span<const int32_t> tokens = sequence.looked_up();
+  const int32_t count = std::min(static_cast<int32_t>(tokens.size()), sequence.depth_room());
+  sequence.Plant(Chain(count));
+  std::copy_n(tokens.begin(), count, sequence.tree().tokens.begin() + 1);
+}
+
 void Stepper::Draft(std::span<sequence::Sequence* const> sequences) {
   proposals_.clear();
   for (sequence::Sequence* sequence : sequences) {
+    if (!sequence->looked_up().empty()) {
+      PlantChain(*sequence);
+      continue;
+    }
     sequence->Plant(TopologyFor(*sequence));
     if (sequence->tree().topology.num_nodes() == 1) continue;
     const GenerationRequest& request = sequence->request();
@@ -140,24 +168,28 @@ void Stepper::Verify(std::span<sequence::Sequence* const> sequences) {
   }
 }
 
-// Hands the hidden rows of the committed tokens to the drafter: the root's row and those of the accepted nodes.
+// Hands the hidden rows of the committed tokens to the drafter: the root's row and those of the accepted nodes. Where
+// the next tree is looked up they are kept for later, up to kMostUnabsorbed.
 void Stepper::Absorb(std::span<sequence::Sequence* const> sequences) {
   if (context_.drafter == nullptr) return;
   const Matrix& hidden = context_.drafter->hidden_layer_offset() > 0 ? output_.captured : output_.hidden;
+  const int64_t width = hidden.cols();
   absorbs_.clear();
-  accepted_hidden_.resize(sequences.size());
+  absorbing_.clear();
   for (size_t s = 0; s < sequences.size(); ++s) {
     if (!sequences[s]->drafts() || sequences[s]->finished()) continue;
-    const std::vector<tree::NodeId>& path = verdicts_[s].path;
-    Matrix& rows = accepted_hidden_[s];
-    rows.Resize(static_cast<int64_t>(path.size()) + 1, hidden.cols());
-    std::copy_n(hidden.row(first_row_[s]), hidden.cols(), rows.row(0));
-    for (size_t i = 0; i < path.size(); ++i) {
-      std::copy_n(hidden.row(first_row_[s] + path[i]), hidden.cols(), rows.row(static_cast<int64_t>(i) + 1));
-    }
-    absorbs_.push_back({.state = sequences[s]->draft_state(), .hidden = rows});
+    std::vector<float>& rows = sequences[s]->unabsorbed();
+    const auto keep = [&](int64_t row) { rows.insert(rows.end(), hidden.row(row), hidden.row(row) + width); };
+    keep(first_row_[s]);
+    for (const tree::NodeId node : verdicts_[s].path) keep(first_row_[s] + node);
+    const auto count = static_cast<int64_t>(rows.size()) / width;
+    if (!sequences[s]->looked_up().empty() && count < kMostUnabsorbed) continue;
+    absorbing_.push_back(sequences[s]);
+    absorbs_.push_back(
+        {.state = sequences[s]->draft_state(), .hidden = kernels::ConstRows(rows.data(), count, width, width)});
   }
   if (!absorbs_.empty()) context_.drafter->Absorb(absorbs_);
+  for (sequence::Sequence* sequence : absorbing_) sequence->unabsorbed().clear();
 }
 
 }  // namespace hydrant::engine

@@ -32,11 +32,13 @@ class Stepper {
   // One step of unfinished sequences.
   void Step(std::span<sequence::Sequence* const> sequences);
 
-  // Rows that one sequence's step takes.
-  int32_t rows_per_sequence() const { return context_.topology->num_nodes(); }
+  // Most rows that the step of one such sequence takes.
+  int32_t RowsFor(const GenerationRequest& request) const;
 
  private:
   const tree::Topology& TopologyFor(const sequence::Sequence& sequence);
+  const tree::Topology& Chain(int32_t nodes);
+  void PlantChain(sequence::Sequence& sequence);
   void Draft(std::span<sequence::Sequence* const> sequences);
   void LayOut(std::span<sequence::Sequence* const> sequences);
   void Verify(std::span<sequence::Sequence* const> sequences);
@@ -44,13 +46,14 @@ class Stepper {
 
   StepContext context_;
   std::vector<tree::Topology> by_depth_;  // the tree cut to depth d, made when first needed
+  std::vector<tree::Topology> chains_;    // of i nodes below the root, likewise
   model::RowBatch batch_;
   model::ForwardOutput output_;
   std::vector<int32_t> first_row_;  // per sequence, of its tree in the batch
   std::vector<verify::Verdict> verdicts_;
   std::vector<draft::ProposeInput> proposals_;
   std::vector<draft::AbsorbInput> absorbs_;
-  std::vector<Matrix> accepted_hidden_;
+  std::vector<sequence::Sequence*> absorbing_;  // whose they are
 };
 
 }  // namespace hydrant::engine

@@ -19,6 +19,10 @@ Sequence::Sequence(const GenerationRequest& request, const SequenceSetup& setup)
       text_(setup.tokenizer, request.stop.stop),
       has_text_(setup.tokenizer != nullptr) {
   tree_.tokens.assign(1, 0);
+  if (request.use_drafter && request.lookup.max_tokens > 0) {
+    lookup_.emplace(request.lookup.min_match);
+    lookup_->Append(request.prompt_ids);
+  }
 }
 
 void Sequence::TakeFirst(std::span<const float> logits) {
@@ -27,6 +31,14 @@ void Sequence::TakeFirst(std::span<const float> logits) {
   const int32_t token =
       argmax ? kernels::Argmax(logits) : kernels::ChooseToken(logits, request_.sampling, history, noise_, 0, scratch_);
   Append(token, 0);
+  LookUp();
+}
+
+void Sequence::LookUp() {
+  looked_up_.clear();
+  if (!lookup_ || finished_) return;
+  const std::span<const int32_t> found = lookup_->Find(request_.lookup.max_tokens);
+  looked_up_.assign(found.begin(), found.end());
 }
 
 void Sequence::Plant(const tree::Topology& topology) {
@@ -47,11 +59,17 @@ void Sequence::Commit(const verify::Verdict& verdict) {
   }
   if (!finished_) Append(verdict.bonus, 0);
   noise_.Forget(static_cast<int64_t>(output_.size()));
+  LookUp();
 }
 
 void Sequence::CountStep(const verify::Verdict& verdict) {
   result_.num_emitted.push_back(verdict.num_emitted());
   result_.num_drafted += tree_.topology.num_nodes() - 1;
+  if (!looked_up_.empty()) {
+    ++result_.num_lookup_steps;
+    result_.num_looked_up += tree_.topology.num_nodes() - 1;
+    result_.num_looked_up_accepted += verdict.num_accepted();
+  }
   const auto depth = static_cast<size_t>(tree_.topology.max_depth());
   if (result_.depth_offered.size() < depth) {
     result_.depth_offered.resize(depth, 0);
@@ -66,6 +84,7 @@ void Sequence::CountStep(const verify::Verdict& verdict) {
 void Sequence::Append(int32_t token, int32_t depth) {
   output_.push_back(token);
   output_depth_.push_back(depth);
+  if (lookup_) lookup_->Append(std::span(&token, 1));
   const bool is_eos = std::find(eos_token_ids_.begin(), eos_token_ids_.end(), token) != eos_token_ids_.end();
   if (is_eos && !request_.stop.ignore_eos) {
     text_.PushSilent();

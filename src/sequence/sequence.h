@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "draft/drafter.h"
+#include "draft/lookup.h"
 #include "hydrant/generation.h"
 #include "kernels/choose.h"
 #include "kv/kv_cache.h"
@@ -58,6 +60,11 @@ class Sequence {
   tree::TokenTree& tree() { return tree_; }
   draft::DraftState* draft_state() { return draft_state_.get(); }
   bool drafts() const { return draft_state_ != nullptr; }
+  // What the next step drafts in place of the heads, as a chain below the root; empty: the heads do, or nobody.
+  std::span<const int32_t> looked_up() const { return looked_up_; }
+  // Hidden rows of committed tokens, one behind the other, that the drafter has yet to absorb: heads that are not asked
+  // need not know.
+  std::vector<float>& unabsorbed() { return unabsorbed_; }
   kernels::NoiseCache& noise() { return noise_; }
   verify::Verifier& verifier() { return verifier_; }
   PhaseTimes& times() { return result_.phase_ms; }
@@ -66,6 +73,7 @@ class Sequence {
   void Append(int32_t token, int32_t depth);
   void Finish(FinishReason reason);
   void CountStep(const verify::Verdict& verdict);
+  void LookUp();
 
   GenerationRequest request_;
   int32_t max_positions_;
@@ -73,6 +81,9 @@ class Sequence {
   std::vector<int32_t> output_, output_depth_;
   kv::BlockTable table_;
   std::unique_ptr<draft::DraftState> draft_state_;
+  std::optional<draft::TokenLookup> lookup_;
+  std::vector<int32_t> looked_up_;
+  std::vector<float> unabsorbed_;
   kernels::NoiseCache noise_;
   verify::Verifier verifier_;
   tree::TokenTree tree_;
