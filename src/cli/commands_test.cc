@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program as its users and their scripts meet it: exit codes, stdout, stderr.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,61 +10,16 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "cli/commands_test_util.h"
 #include "tests/test_data.h"
 
-namespace hydrant {
+namespace hydrant::cli {
 namespace {
 
-using base::Json;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
-
-struct Outcome {
-  int code = -1;  // exit code; 1000 + signal when a signal ended it
-  std::string out, err;
-};
-
-std::string ReadBack(const std::string& path) { return base::ReadTextFile(path); }
-
-// Runs build/.../hydrant with `args`, stdin from a file with `input`.
-Outcome Hydrant(const std::vector<std::string>& args, const std::string& input = "") {
-  const test::TempDir dir;
-  const std::string in = dir.Write("in", input), out = dir.path() + "/out", err = dir.path() + "/err";
-  std::vector<char*> argv;
-  std::vector<std::string> words = {HYDRANT_PROGRAM};
-  words.insert(words.end(), args.begin(), args.end());
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(open(in.c_str(), O_RDONLY), STDIN_FILENO);
-    dup2(open(out.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
-    dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status), ReadBack(out), ReadBack(err)};
-}
-
-std::string Model() { return test::SourceDir() + "/models/tale-14m"; }
-std::string Heads() { return test::SourceDir() + "/models/tale-14m-hydra-pp"; }
-
-Json JsonOf(const Outcome& outcome) {
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  return base::ParseJson(outcome.out, "stdout");
-}
-
-// Exit code 2, nothing on stdout, "error: " first on stderr.
-void ExpectRefused(const std::vector<std::string>& args, const std::string& part) {
-  const Outcome outcome = Hydrant(args);
-  EXPECT_EQ(outcome.code, 2) << outcome.err;
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_THAT(outcome.err, AllOf(StartsWith("error: "), HasSubstr(part)));
-}
 
 TEST(CommandsTest, HelpListsCommandsAndEveryCommandHasExamples) {
   const Outcome overview = Hydrant({"--help"});
@@ -313,42 +265,6 @@ TEST(CommandsTest, RunWithHeadsEqualsPlainDecoding) {
   EXPECT_EQ(b["finish_reason"], "length");
 }
 
-TEST(CommandsTest, RunTriesEveryTreeWithEveryDraftPMin) {
-  const std::vector<std::string> trees = {"[[0]]", "[[0],[0,0]]"}, p_mins = {"0", "0.2", "1"};
-  std::vector<std::string> args = {"run",        "--model",        Model(),    "--draft",          Heads(),
-                                   "--template", "none",           "--prompt", "Once upon a time", "--max-tokens",
-                                   "24",         "--compare-plain"};
-  for (const std::string& tree : trees) args.insert(args.end(), {"--tree", tree});
-  for (const std::string& p_min : p_mins) args.insert(args.end(), {"--draft-p-min", p_min});
-  const Outcome text = Hydrant(args);
-  EXPECT_EQ(text.code, 0) << text.err;
-  EXPECT_THAT(text.out, HasSubstr("\ntrying 1 node "));
-  EXPECT_THAT(text.out, HasSubstr("\ntrying 2 nodes, p-min 0.2 "));
-  args.push_back("--json");
-  const Json json = JsonOf(Hydrant(args));
-  const Json &compare = json["compare"], &tried = compare["tried"];
-  ASSERT_EQ(tried.size(), 6U);
-  bool found = false;
-  for (size_t i = 0; i < 6; ++i) {
-    EXPECT_EQ(tried[i]["choices"], Json::parse(trees[i / 3]));
-    EXPECT_EQ(tried[i]["draft_p_min"], Json::parse(p_mins[i % 3]));
-    const double nodes = i < 3 ? 1 : 2, drafted = tried[i]["drafted_per_step"];
-    EXPECT_TRUE(i % 3 == 0   ? drafted == nodes
-                : i % 3 == 1 ? drafted > 0 && drafted < nodes
-                             : drafted < 0.2)
-        << drafted << " nodes a step, way " << i;
-    if (compare["drafted"]["choices"] != tried[i]["choices"]) continue;
-    if (compare["drafted"]["draft_p_min"] != tried[i]["draft_p_min"]) continue;
-    found = true;
-    EXPECT_NE(compare["drafted"]["tokens_per_second"], tried[i]["tokens_per_second"]) << "it has runs of its own";
-  }
-  EXPECT_TRUE(found);
-  EXPECT_EQ(json["tree"]["choices"], compare["drafted"]["choices"]);
-  EXPECT_EQ(json["draft_p_min"], compare["drafted"]["draft_p_min"]);
-  EXPECT_GE(compare["rounds"], 3);
-  EXPECT_GT(compare["speedup"].get<double>(), 0);
-}
-
 TEST(CommandsTest, RunStreamsTheTextAndTakesThePromptFromStdin) {
   const std::vector<std::string> args = {"run", "--template", "none", "--max-tokens", "12"};
   const Outcome streamed = Hydrant(args, "The old king");
@@ -490,4 +406,4 @@ TEST(CommandsTest, FullDeviceIsReported) {
 }
 
 }  // namespace
-}  // namespace hydrant
+}  // namespace hydrant::cli

@@ -35,6 +35,8 @@ void AddSettings(const RunOptions& options, Json& json) {
   json["frequency_penalty"] = ShortestDouble(sampling.frequency_penalty);
   json["seed"] = sampling.seed;
   json["draft_p_min"] = ShortestDouble(options.request.draft_p_min);
+  json["lookup"] = options.request.lookup.max_tokens;
+  json["lookup_min"] = options.request.lookup.min_match;
   const AcceptOptions& accept = options.request.accept;
   json["accept"] = accept.rule == AcceptRule::kTypical ? "typical" : "exact";
   json["epsilon"] = ShortestDouble(accept.epsilon);
@@ -111,6 +113,9 @@ Json RunJson(const RunOptions& options, const std::string& resolved_template, co
   json["num_emitted"] = result.num_emitted;
   json["mean_num_emitted"] = MeanEmitted(result);
   json["num_drafted"] = result.num_drafted;
+  json["num_lookup_steps"] = result.num_lookup_steps;
+  json["num_looked_up"] = result.num_looked_up;
+  json["num_looked_up_accepted"] = result.num_looked_up_accepted;
   json["token_depth"] = result.token_depth;
   json["depth_offered"] = result.depth_offered;
   json["depth_accepted"] = result.depth_accepted;
@@ -134,6 +139,11 @@ std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResul
     const double accepted = (MeanEmitted(result) - 1) * steps;
     text += fmt::format("drafted {} tokens, {:.2f} a step; {:.1f} % accepted\n", result.num_drafted, drafted / steps,
                         100 * accepted / drafted);
+  }
+  if (result.num_looked_up > 0) {
+    text += fmt::format(
+        "of those {} looked up, in {} steps; {:.1f} % accepted\n", result.num_looked_up, result.num_lookup_steps,
+        100 * static_cast<double>(result.num_looked_up_accepted) / static_cast<double>(result.num_looked_up));
   }
   if (!result.depth_offered.empty()) text += "depth  offered  accepted    rate\n";
   for (size_t d = 0; d < result.depth_offered.size(); ++d) {
@@ -197,27 +207,39 @@ double SpeedupOfSteps(const SpeedFigures& drafted, const SpeedFigures& plain) {
 
 std::string ComparisonText(const EngineInfo& info, const Comparison& comparison, size_t num_tokens) {
   const auto row = [](const std::string& name, const SpeedFigures& figures) {
-    return fmt::format("{:28} {:11.2f} {:12.2f} {:10.1f} {:12.3f} {:9.3f}\n", name, figures.drafted_per_step,
+    return fmt::format("{:32} {:11.2f} {:12.2f} {:10.1f} {:12.3f} {:9.3f}\n", name, figures.drafted_per_step,
                        figures.tokens_per_step, figures.tokens_per_second, figures.forward_ms, figures.draft_ms);
   };
-  const auto nodes = [](const TreeSpeed& tree) {
+  const bool has_heads = info.drafter != "none";
+  const auto nodes = [&](const TreeSpeed& tree) {
+    if (!has_heads) return fmt::format("lookup {}", tree.lookup);
     std::string text = fmt::format("{} node{}", tree.nodes, tree.nodes == 1 ? "" : "s");
     if (tree.p_min > 0) text += fmt::format(", p-min {}", ShortestDouble(tree.p_min));
+    if (tree.lookup > 0) text += fmt::format(", lookup {}", tree.lookup);
     return text;
   };
   const TreeSpeed& tree = comparison.drafted;
   const SpeedFigures &drafted = tree.figures, &plain = comparison.plain;
-  std::string text = fmt::format("{:28} {:>11} {:>12} {:>10} {:>12} {:>9}\n", "", "nodes/step", "tokens/step",
+  std::string text = fmt::format("{:32} {:>11} {:>12} {:>10} {:>12} {:>9}\n", "", "nodes/step", "tokens/step",
                                  "tokens/s", "forward, ms", "draft, ms");
   for (const TreeSpeed& tried : comparison.tried) text += row("trying " + nodes(tried), tried.figures);
-  text += row("with " + info.drafter, drafted) + row("plain decoding", plain);
+  const std::string heads = "with " + info.drafter;
+  text += row(!has_heads ? "with lookup" : tree.lookup > 0 ? heads + " and lookup" : heads, drafted);
+  if (comparison.heads_alone) text += row(heads + " alone", comparison.heads_alone->figures);
+  text += row("plain decoding", plain);
+  const auto speedup = [&](const char* name, double value, const SpeedFigures& figures) {
+    text += fmt::format("{:32} {:>11} {:>12} {:>9.2f}x", name, "", "", value);
+    text += fmt::format("  ({:.2f}x by forward and draft alone)\n", SpeedupOfSteps(figures, plain));
+  };
   if (plain.tokens_per_second > 0) {
-    text += fmt::format("{:28} {:>11} {:>12} {:>9.2f}x", "speedup", "", "", comparison.speedup);
-    text += fmt::format("  ({:.2f}x by forward and draft alone)\n", SpeedupOfSteps(drafted, plain));
+    speedup("speedup", comparison.speedup, drafted);
+    if (comparison.heads_alone) {
+      speedup("speedup of heads alone", comparison.heads_alone_speedup, comparison.heads_alone->figures);
+    }
   }
-  return text +
-         fmt::format("All {} tokens are equal. Medians of {} runs each, in turn; {} threads, {}, tree {} ({}).\n",
-                     num_tokens, comparison.rounds, info.threads, info.cpu_target, tree.name, nodes(tree));
+  return text + fmt::format("All {} tokens are equal. Medians of {} runs each, in turn; {} threads, {}, {}.\n",
+                            num_tokens, comparison.rounds, info.threads, info.cpu_target,
+                            has_heads ? fmt::format("tree {} ({})", tree.name, nodes(tree)) : nodes(tree));
 }
 
 }  // namespace hydrant::cli

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,14 +47,18 @@ struct TreeSpeed {
   std::string name, choices;  // as in EngineInfo
   int32_t nodes = 0;          // of the whole tree
   float p_min = 0;            // GenerationRequest::draft_p_min
+  int32_t lookup = 0;         // LookupOptions::max_tokens
   SpeedFigures figures;
 };
 // One prompt decoded with heads and plainly in turn, the same text.
 struct Comparison {
   std::vector<TreeSpeed> tried;  // what the tree was chosen from, in runs of their own; empty: there was no choice
   TreeSpeed drafted;
+  double speedup = 0;  // tokens per second over those of plain decoding, in the same round; median over the rounds
+  // Where `drafted` looks up and ways without were tried too: the fastest of those, in the same rounds.
+  std::optional<TreeSpeed> heads_alone;
+  double heads_alone_speedup = 0;
   SpeedFigures plain;
-  double speedup = 0;  // tokens per second with heads over plainly, in the same round; median over the rounds
   size_t rounds = 0;
 };
 std::string ComparisonText(const EngineInfo& info, const Comparison& comparison, size_t num_tokens);

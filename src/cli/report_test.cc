@@ -100,28 +100,58 @@ TEST(ReportTest, StatsHaveMeanDepthsAndPhases) {
 }
 
 TEST(ReportTest, ComparisonHasBothSpeedsAndTheirRatio) {
-  const Comparison comparison{{}, {"custom", "[[0]]", 1, 0, {3.5, 300, 0.75, 10, 1}}, {1, 100, 0, 9.5, 0}, 2.99, 5};
+  const Comparison comparison{.tried = {},
+                              .drafted = {.name = "custom",
+                                          .choices = "[[0]]",
+                                          .nodes = 1,
+                                          .p_min = 0,
+                                          .lookup = 0,
+                                          .figures = {3.5, 300, 0.75, 10, 1}},
+                              .speedup = 2.99,
+                              .heads_alone = {},
+                              .heads_alone_speedup = 0,
+                              .plain = {1, 100, 0, 9.5, 0},
+                              .rounds = 5};
   const std::string text = ComparisonText(Info(), comparison, 40);
   EXPECT_THAT(text,
-              HasSubstr("with hydra                          1.00         3.50      300.0       10.000     0.750"));
+              HasSubstr("with hydra                              1.00         3.50      300.0       10.000     0.750"));
   EXPECT_THAT(text,
-              HasSubstr("plain decoding                      0.00         1.00      100.0        9.500     0.000"));
+              HasSubstr("plain decoding                          0.00         1.00      100.0        9.500     0.000"));
   EXPECT_THAT(text, HasSubstr("2.99x  (3.09x by forward and draft alone)"));  // 3.5 * 9.5 / 10.75
 }
 
 TEST(ReportTest, ComparisonOfATreeChosenBeforehandIsByItsLaterRuns) {
-  const Comparison comparison{
-      {{"a", "[[0]]", 1, 0, {1.5, 150, 1, 10, 1}}, {"b", "[[0],[0,0]]", 2, 0.125F, {2, 180, 2, 11, 1.75}}},
-      {"b", "[[0],[0,0]]", 2, 0.125F, {2, 170, 2, 12, 1.75}},
-      {1, 100, 0, 9.5, 0},
-      1.7,
-      21};
+  const Comparison comparison{.tried = {{"a", "[[0]]", 1, 0, 0, {1.5, 150, 1, 10, 1}},
+                                        {"b", "[[0],[0,0]]", 2, 0.125F, 0, {2, 180, 2, 11, 1.75}}},
+                              .drafted = {"b", "[[0],[0,0]]", 2, 0.125F, 0, {2, 170, 2, 12, 1.75}},
+                              .speedup = 1.7,
+                              .heads_alone = {},
+                              .heads_alone_speedup = 0,
+                              .plain = {1, 100, 0, 9.5, 0},
+                              .rounds = 21};
   const std::string text = ComparisonText(Info(), comparison, 40);
-  EXPECT_THAT(text, HasSubstr("trying 1 node                       1.00         1.50      150.0"));
-  EXPECT_THAT(text, HasSubstr("trying 2 nodes, p-min 0.125         1.75         2.00      180.0"));
-  EXPECT_THAT(text, HasSubstr("with hydra                          1.75         2.00      170.0"));
+  EXPECT_THAT(text, HasSubstr("trying 1 node                           1.00         1.50      150.0"));
+  EXPECT_THAT(text, HasSubstr("trying 2 nodes, p-min 0.125             1.75         2.00      180.0"));
+  EXPECT_THAT(text, HasSubstr("with hydra                              1.75         2.00      170.0"));
   EXPECT_THAT(text, HasSubstr("     1.70x  ("));
   EXPECT_THAT(text, HasSubstr("tree b (2 nodes, p-min 0.125)"));
+}
+
+TEST(ReportTest, ComparisonWithLookupHasHeadsAloneBesideIt) {
+  const Comparison comparison{.tried = {},
+                              .drafted = {"b", "[[0]]", 1, 0, 8, {4, 200, 0.5, 10, 3}},
+                              .speedup = 2,
+                              .heads_alone = TreeSpeed{"a", "[[0],[0,0]]", 2, 0.5F, 0, {2, 130, 2, 12, 1.5}},
+                              .heads_alone_speedup = 1.3,
+                              .plain = {1, 100, 0, 9.5, 0},
+                              .rounds = 3};
+  const std::string text = ComparisonText(Info(), comparison, 40);
+  EXPECT_THAT(text, HasSubstr("with hydra and lookup                   3.00         4.00      200.0"));
+  EXPECT_THAT(text, HasSubstr("with hydra alone                        1.50         2.00      130.0"));
+  EXPECT_THAT(text, HasSubstr("     2.00x  ("));
+  EXPECT_THAT(text, HasSubstr("speedup of heads alone  "));
+  EXPECT_THAT(text, HasSubstr("     1.30x  ("));
+  EXPECT_THAT(text, HasSubstr("tree b (1 node, lookup 8)"));
 }
 
 TEST(ReportTest, MedianIsOfTheRuns) {

@@ -96,15 +96,34 @@ std::vector<Round> InTurn(std::span<const Way> ways, const std::string& title) {
   return rounds;
 }
 
-TreeSpeed SpeedOf(const Engine& engine, float p_min, std::span<const Round> rounds, size_t way) {
+// A way of drafting, and how to decode that way.
+struct Drafting {
+  std::string tree;  // as --tree takes it; empty: the default
+  float p_min = 0;
+  int32_t lookup = 0;
+
+  void Use(Engine& engine, GenerationRequest& request) const {
+    if (engine.info().num_heads > 0) engine.UseTree(tree);
+    request.draft_p_min = p_min;
+    request.lookup.max_tokens = lookup;
+  }
+};
+
+// Of the way in use.
+TreeSpeed SpeedOf(const Engine& engine, const GenerationRequest& request, std::span<const Round> rounds, size_t way) {
   std::vector<GenerationResult> runs;
   for (const Round& round : rounds) runs.push_back(round[way]);
   const EngineInfo& info = engine.info();
-  return {info.tree_name, info.tree_json, info.tree_nodes, p_min, MedianFigures(runs)};
+  return {.name = info.tree_name,
+          .choices = info.tree_json,
+          .nodes = info.tree_nodes,
+          .p_min = request.draft_p_min,
+          .lookup = request.lookup.max_tokens,
+          .figures = MedianFigures(runs)};
 }
 
-// The way whose speed over the mean of its round has the highest median: rounds differ more than ways do.
-size_t Fastest(std::span<const Round> rounds) {
+// Of each way: its speed over the mean of its round, the median. Rounds differ more than ways do.
+std::vector<double> RelativeSpeeds(std::span<const Round> rounds) {
   std::vector<std::vector<double>> speeds(rounds.front().size());  // [ways] of [rounds]
   for (const Round& round : rounds) {
     double sum = 0;
@@ -113,51 +132,97 @@ size_t Fastest(std::span<const Round> rounds) {
   }
   std::vector<double> medians;
   for (std::vector<double>& speed : speeds) medians.push_back(Median(std::move(speed)));
-  return static_cast<size_t>(std::ranges::max_element(medians) - medians.begin());
+  return medians;
 }
 
-// Every tree with every smallest probability. Leaves the fastest in use.
-std::vector<TreeSpeed> ChooseTree(Engine& engine, const RunOptions& options, GenerationRequest& request) {
+// Every tree with every smallest probability and every longest lookup.
+std::vector<Drafting> DraftingsOf(const RunOptions& options) {
   const std::vector<std::string> trees = options.trees.empty() ? std::vector<std::string>{""} : options.trees;
   const std::vector<float> p_mins = options.draft_p_mins.empty() ? std::vector<float>{0} : options.draft_p_mins;
-  std::vector<std::function<void()>> uses;
-  std::vector<Way> ways;
+  const std::vector<int32_t> lookups = options.lookups.empty() ? std::vector<int32_t>{0} : options.lookups;
+  std::vector<Drafting> draftings;
   for (const std::string& tree : trees) {
     for (const float p_min : p_mins) {
-      uses.emplace_back([&engine, &request, &tree, p_min] {
-        engine.UseTree(tree);
-        request.draft_p_min = p_min;
-      });
-      ways.emplace_back([&engine, &request, use = uses.back()] {
-        use();
-        return GenerateSilently(engine, request);
-      });
+      for (const int32_t lookup : lookups) draftings.push_back({tree, p_min, lookup});
     }
   }
-  const std::vector<Round> rounds = InTurn(ways, "trying trees");
-  std::vector<TreeSpeed> tried;
-  if (rounds.empty()) return tried;
-  for (size_t way = 0; way < ways.size(); ++way) {
-    uses[way]();
-    tried.push_back(SpeedOf(engine, request.draft_p_min, rounds, way));
-  }
-  uses[Fastest(rounds)]();
-  return tried;
+  return draftings;
 }
 
-// The tree in use beside plain decoding, in runs of their own: those that a tree was chosen by favour it.
-std::optional<Comparison> CompareWithPlain(Engine& engine, const GenerationRequest& request,
-                                           std::vector<TreeSpeed> tried) {
-  GenerationRequest plain_request = request;
+// What all ways of drafting gave, and the best of them.
+struct Choice {
+  std::vector<TreeSpeed> tried;
+  Drafting fastest;
+  std::optional<Drafting> heads_alone;  // the fastest without lookup, where `fastest` has one
+};
+
+// Leaves the fastest in use. Nothing was tried where it was interrupted.
+Choice ChooseDrafting(Engine& engine, const RunOptions& options, GenerationRequest& request) {
+  const std::vector<Drafting> draftings = DraftingsOf(options);
+  std::vector<Way> ways;
+  for (const Drafting& drafting : draftings) {
+    ways.emplace_back([&engine, &request, &drafting] {
+      drafting.Use(engine, request);
+      return GenerateSilently(engine, request);
+    });
+  }
+  const std::vector<Round> rounds = InTurn(ways, "trying trees");
+  Choice choice;
+  if (rounds.empty()) return choice;
+  const std::vector<double> speeds = RelativeSpeeds(rounds);
+  size_t best = 0, best_alone = draftings.size();
+  for (size_t way = 0; way < draftings.size(); ++way) {
+    draftings[way].Use(engine, request);
+    choice.tried.push_back(SpeedOf(engine, request, rounds, way));
+    if (speeds[way] > speeds[best]) best = way;
+    if (draftings[way].lookup > 0) continue;
+    if (best_alone == draftings.size() || speeds[way] > speeds[best_alone]) best_alone = way;
+  }
+  choice.fastest = draftings[best];
+  if (best_alone != draftings.size() && best_alone != best) choice.heads_alone = draftings[best_alone];
+  choice.fastest.Use(engine, request);
+  return choice;
+}
+
+// The way in use beside plain decoding, in runs of their own: those that it was chosen by favour it. Beside a lookup
+// also the best way without.
+std::optional<Comparison> CompareWithPlain(Engine& engine, const GenerationRequest& request, Choice choice) {
+  GenerationRequest plain_request = request, alone_request = request;
   plain_request.use_drafter = false;
-  const Way ways[] = {[&] { return GenerateSilently(engine, plain_request); },
-                      [&] { return GenerateSilently(engine, request); }};
+  std::vector<Way> ways = {[&] { return GenerateSilently(engine, plain_request); },
+                           [&] { return GenerateSilently(engine, request); }};
+  const bool has_alone = choice.heads_alone && request.lookup.max_tokens > 0 && engine.info().num_heads > 0;
+  const auto use_alone = [&] { choice.heads_alone->Use(engine, alone_request); };
+  if (has_alone) {
+    ways[1] = [&] {
+      engine.UseTree(choice.fastest.tree);
+      return GenerateSilently(engine, request);
+    };
+    ways.emplace_back([&] {
+      use_alone();
+      return GenerateSilently(engine, alone_request);
+    });
+  }
   const std::vector<Round> rounds = InTurn(ways, "comparing with plain decoding");
   if (rounds.empty()) return std::nullopt;
-  std::vector<double> speedups;
-  for (const Round& round : rounds) speedups.push_back(TokensPerSecond(round[1]) / TokensPerSecond(round[0]));
-  return Comparison{std::move(tried), SpeedOf(engine, request.draft_p_min, rounds, 1),
-                    SpeedOf(engine, 0, rounds, 0).figures, Median(std::move(speedups)), rounds.size()};
+  const auto speedup = [&](size_t way) {
+    std::vector<double> speedups;
+    for (const Round& round : rounds) speedups.push_back(TokensPerSecond(round[way]) / TokensPerSecond(round[0]));
+    return Median(std::move(speedups));
+  };
+  Comparison comparison;
+  comparison.tried = std::move(choice.tried);
+  comparison.plain = SpeedOf(engine, plain_request, rounds, 0).figures;
+  comparison.speedup = speedup(1);
+  comparison.rounds = rounds.size();
+  if (has_alone) {
+    use_alone();
+    comparison.heads_alone = SpeedOf(engine, alone_request, rounds, 2);
+    comparison.heads_alone_speedup = speedup(2);
+    engine.UseTree(choice.fastest.tree);
+  }
+  comparison.drafted = SpeedOf(engine, request, rounds, 1);
+  return comparison;
 }
 
 base::Json FiguresJson(const SpeedFigures& figures) {
@@ -173,6 +238,7 @@ base::Json TreeJson(const TreeSpeed& tree) {
   json["name"] = tree.name;
   json["nodes"] = tree.nodes;
   json["draft_p_min"] = ShortestDouble(tree.p_min);
+  json["lookup"] = tree.lookup;
   json["choices"] = base::ParseJson(tree.choices, "the tree");
   return json;
 }
@@ -183,12 +249,15 @@ base::Json ComparisonJson(const Comparison& comparison) {
                      {"speedup", comparison.speedup},
                      {"rounds", comparison.rounds},
                      {"tried", base::Json::array()}};
+  if (comparison.heads_alone) {
+    json["heads_alone"] = TreeJson(*comparison.heads_alone);
+    json["heads_alone"]["speedup"] = comparison.heads_alone_speedup;
+  }
   for (const TreeSpeed& tree : comparison.tried) json["tried"].push_back(TreeJson(tree));
   return json;
 }
 
-void PrintText(Engine& engine, const RunOptions& options, const GenerationRequest& request,
-               std::vector<TreeSpeed> tried) {
+void PrintText(Engine& engine, const RunOptions& options, const GenerationRequest& request, Choice choice) {
   const bool color = UseColor(options);
   const GenerationResult result = StreamReply(engine, request, color);
   if (!result.has_text) Print(base::DumpJson(result.token_ids) + "\n");
@@ -196,16 +265,16 @@ void PrintText(Engine& engine, const RunOptions& options, const GenerationReques
   if (color) PrintError(ColorLegend(static_cast<int32_t>(result.depth_offered.size())) + "\n");
   if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
   if (!options.compare_plain || Interrupted()) return;
-  const auto comparison = CompareWithPlain(engine, request, std::move(tried));
+  const auto comparison = CompareWithPlain(engine, request, std::move(choice));
   if (comparison) Print("\n" + ComparisonText(engine.info(), *comparison, result.token_ids.size()));
 }
 
 void PrintJson(Engine& engine, const RunOptions& options, const GenerationRequest& request,
-               const std::string& resolved_template, std::vector<TreeSpeed> tried) {
+               const std::string& resolved_template, Choice choice) {
   const GenerationResult result = GenerateSilently(engine, request);
   base::Json json = RunJson(options, resolved_template, engine.info(), request.prompt_ids, result);
   if (options.compare_plain && !Interrupted()) {
-    const auto comparison = CompareWithPlain(engine, request, std::move(tried));
+    const auto comparison = CompareWithPlain(engine, request, std::move(choice));
     if (comparison) json["compare"] = ComparisonJson(*comparison);
   }
   Print(base::DumpJson(json) + "\n");
@@ -233,14 +302,15 @@ int Run(const std::vector<std::string>& args) {
   if (chat) return RunChat(engine, options, resolved_template);
   GenerationRequest request = options.request;
   request.prompt_ids = PromptIds(engine, options, resolved_template);
-  std::vector<TreeSpeed> tried;
-  if (options.has_choice()) tried = ChooseTree(engine, options, request);
+  Choice choice;
+  if (options.has_choice()) choice = ChooseDrafting(engine, options, request);
   options.request.draft_p_min = request.draft_p_min;
+  options.request.lookup = request.lookup;
   if (Interrupted()) return kExitInterrupted;
   if (options.json) {
-    PrintJson(engine, options, request, resolved_template, std::move(tried));
+    PrintJson(engine, options, request, resolved_template, std::move(choice));
   } else {
-    PrintText(engine, options, request, std::move(tried));
+    PrintText(engine, options, request, std::move(choice));
   }
   return Interrupted() ? kExitInterrupted : kExitOk;
 }

@@ -33,6 +33,7 @@ constexpr const char* kExamples =
     "  hydrant run --model M --draft D --tree '[[0],[0,0],[1]]' --temperature 0.8 --top-p 0.9 --seed 7 --prompt-file "
     "p.txt\n"
     "  hydrant run --model M --draft D --accept typical --epsilon 0.15 --temperature 0.7 --prompt 'A poem.'   (lossy)\n"
+    "  hydrant run --model M --lookup 8 --prompt-file report.txt             drafts from the text itself, no heads\n"
     "  hydrant run --model M --prompt-ids '[1, 306, 626]' --json\n"
     "  hydrant run --model M --draft D                         chat; /help lists what can be typed\n";
 
@@ -182,9 +183,15 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
   }
   if (flags.Given("--epsilon") && !flags.Given("--alpha")) accept.alpha = std::sqrt(accept.epsilon);
   if (options.engine.draft.empty() && !options.engine.model.empty()) {
-    for (const char* flag : {"--tree", "--draft-p-min", "--compare-plain"}) {
+    for (const char* flag : {"--tree", "--draft-p-min"}) {
       if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
     }
+    if (options.compare_plain && !flags.Given("--lookup")) {
+      throw UserError("--compare-plain needs drafts", "give --draft DIR, or --lookup N");
+    }
+  }
+  if (flags.Given("--lookup-min") && !flags.Given("--lookup")) {
+    throw UserError("--lookup-min is for lookups only", "add --lookup N, or leave it out");
   }
   if (options.compare_plain && accept.rule == AcceptRule::kTypical) {
     throw UserError("--compare-plain checks that both texts are equal, which typical acceptance does not promise",
@@ -203,7 +210,9 @@ void CheckModelAndOutput(const FlagSet& flags, const RunOptions& options) {
   }
   if (options.has_choice() && !options.compare_plain) {
     throw UserError(fmt::format("{} is given several times, and only a comparison takes them in turn",
-                                options.trees.size() > 1 ? "--tree" : "--draft-p-min"),
+                                options.trees.size() > 1          ? "--tree"
+                                : options.draft_p_mins.size() > 1 ? "--draft-p-min"
+                                                                  : "--lookup"),
                     "add --compare-plain");
   }
   if (options.json && options.show_drafts) throw UserError("--show-drafts and --json cannot be used together");
@@ -228,6 +237,20 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
       },
       "Leave drafted tokens out that their head gives less than X, and draft nothing below a path of less: fewer rows "
       "where heads are unsure (default 0: whole trees); may be given several times like --tree");
+  flags.Repeated(
+      "--lookup", "N",
+      [&options](const std::string& value) {
+        options.lookups.push_back(static_cast<int32_t>(ParseInteger("--lookup", value, 0, 64)));
+      },
+      "Where the text's last tokens stood before, in prompt or reply, draft up to N tokens that followed them, in "
+      "place "
+      "of the heads; works without heads too (default 0: never); may be given several times like --tree");
+  flags.Value(
+      "--lookup-min", "N",
+      [&options](const std::string& value) {
+        options.request.lookup.min_match = static_cast<int32_t>(ParseInteger("--lookup-min", value, 1, 64));
+      },
+      "Last tokens that must have stood together before; no more tokens are drafted than agree (default 3)");
   AddPromptFlags(flags, options);
   AddSamplingFlags(flags, options.request.sampling);
   AddStopFlags(flags, options.request.stop);
@@ -240,6 +263,7 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   CheckModelAndOutput(flags, options);
   CheckAcceptance(flags, options);
   if (!options.trees.empty()) options.engine.tree = options.trees.front();
+  if (!options.lookups.empty()) options.request.lookup.max_tokens = options.lookups.front();
   if (!options.draft_p_mins.empty()) options.request.draft_p_min = options.draft_p_mins.front();
   return options;
 }

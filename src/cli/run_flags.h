@@ -28,9 +28,10 @@ struct RunOptions {
   bool compare_plain = false;
   std::vector<std::string> trees;   // of --tree; the first one, if any, is engine.tree too
   std::vector<float> draft_p_mins;  // of --draft-p-min; the first one, if any, is request.draft_p_min too
+  std::vector<int32_t> lookups;     // of --lookup; the first one, if any, is request.lookup.max_tokens too
 
   // Whether there are several ways of drafting to choose from.
-  bool has_choice() const { return trees.size() > 1 || draft_p_mins.size() > 1; }
+  bool has_choice() const { return trees.size() > 1 || draft_p_mins.size() > 1 || lookups.size() > 1; }
 };
 
 // Nothing when help was asked for and has been printed. Throws UserError.

@@ -43,6 +43,7 @@ TEST(RunFlagsTest, DefaultsAreThoseOfTheDocumentation) {
   EXPECT_EQ(options.request.accept.epsilon, 0.09F);
   EXPECT_EQ(options.request.accept.alpha, 0.3F);
   EXPECT_EQ(options.request.draft_p_min, 0.0F);
+  EXPECT_EQ(options.request.lookup, (LookupOptions{.max_tokens = 0, .min_match = 3}));
 }
 
 TEST(RunFlagsTest, EveryFlagReachesItsSetting) {
@@ -86,6 +87,16 @@ TEST(RunFlagsTest, EveryFlagReachesItsSetting) {
   EXPECT_TRUE(options.stats);
 }
 
+TEST(RunFlagsTest, LookupsAreAChoiceAndNeedNoHeads) {
+  const RunOptions one = Parsed({"--model", "M", "--lookup", "8", "--lookup-min", "2", "--compare-plain"});
+  EXPECT_EQ(one.request.lookup, (LookupOptions{.max_tokens = 8, .min_match = 2}));
+  EXPECT_FALSE(one.has_choice());
+  EXPECT_TRUE(Parsed({"--lookup", "0", "--lookup", "8", "--compare-plain"}).has_choice());
+  EXPECT_THAT(Refusal({"--lookup", "0", "--lookup", "8"}), HasSubstr("--lookup is given several times"));
+  EXPECT_THAT(Refusal({"--lookup-min", "2"}), HasSubstr("--lookup-min is for lookups only"));
+  EXPECT_THAT(Refusal({"--model", "M", "--compare-plain"}), HasSubstr("--compare-plain needs drafts"));
+}
+
 TEST(RunFlagsTest, EpsilonAloneGivesAlphaItsRoot) {
   const RunOptions options = Parsed({"--accept", "typical", "--epsilon", "0.16"});
   EXPECT_FLOAT_EQ(options.request.accept.alpha, 0.4F);
@@ -127,6 +138,8 @@ TEST(RunFlagsTest, ValuesOutOfRangeAreRefusedByFlagAndRange) {
                                                    {"--color", "blue"},
                                                    {"--epsilon", "2"},
                                                    {"--draft-p-min", "1.5"},
+                                                   {"--lookup", "65"},
+                                                   {"--lookup-min", "0"},
                                                    {"--alpha", "-1"}}) {
     const std::string refusal = Refusal({bad.flag, bad.value});
     EXPECT_THAT(refusal, testing::StartsWith(std::string(bad.flag) + " is \"" + bad.value + "\", expected "))
@@ -140,7 +153,7 @@ TEST(RunFlagsTest, CombinationsWithoutAMeaningAreRefused) {
   EXPECT_THAT(Refusal({"--epsilon", "0.1"}), HasSubstr("--epsilon is for typical acceptance only"));
   EXPECT_THAT(Refusal({"--accept", "exact", "--root", "argmax"}), HasSubstr("--root is for typical"));
   EXPECT_THAT(Refusal({"--model", "M", "--tree", "chain"}), HasSubstr("--tree needs draft heads"));
-  EXPECT_THAT(Refusal({"--model", "M", "--compare-plain"}), HasSubstr("--compare-plain needs draft heads"));
+  EXPECT_THAT(Refusal({"--model", "M", "--compare-plain"}), HasSubstr("--compare-plain needs drafts"));
   EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--tree", "[[0]]", "--tree", "[[1]]"}),
               HasSubstr("--tree is given several times"));
   EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--draft-p-min", "0", "--draft-p-min", "0.1"}),
