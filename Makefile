@@ -14,7 +14,9 @@ DRAFT_VOCAB ?= $(DRAFT)/draft_vocab_stories.json
 # Which tree pays depends on the machine and its hour, and so does how sure heads must be of a token: the demo measures
 # each tree with each smallest probability and goes on with the fastest.
 TREES  ?= [[0]] [[0],[0,0]] [[0],[0,0],[0,0,0]] [[0],[0,0],[0,0,0],[0,0,0,0]] $(DRAFT)/trees.json
-P_MINS ?= 0 0.1 0.15
+P_MINS ?= 0 0.15
+# Most tokens that are looked up in the text; where that is fastest, heads alone stand beside it.
+LOOKUPS ?= 0 4 8
 
 # $(call cmake_build,target): configure, then build one target of the release preset.
 cmake_build = cmake --preset release --log-level=WARNING && cmake --build --preset release -j $(JOBS) --target $(1)
@@ -27,7 +29,7 @@ all: install-deps  ## everything: the binary, tests, benchmarks, example
 	@$(call cmake_build,all)
 
 demo: install-deps build  ## the embedded model with its heads on a prompt, beside plain decoding (PROMPT="...")
-	build/release/hydrant run --model $(MODEL) --draft $(DRAFT) --weights $(WEIGHTS) --head-weights $(HEAD_WEIGHTS) $(addprefix --draft-vocab ,$(DRAFT_VOCAB)) $(foreach tree,$(TREES),--tree '$(tree)') $(addprefix --draft-p-min ,$(P_MINS)) --template none --prompt "$(PROMPT)" --max-tokens 200 --stats --compare-plain
+	build/release/hydrant run --model $(MODEL) --draft $(DRAFT) --weights $(WEIGHTS) --head-weights $(HEAD_WEIGHTS) $(addprefix --draft-vocab ,$(DRAFT_VOCAB)) $(foreach tree,$(TREES),--tree '$(tree)') $(addprefix --draft-p-min ,$(P_MINS)) $(addprefix --lookup ,$(LOOKUPS)) --template none --prompt "$(PROMPT)" --max-tokens 200 --stats --compare-plain
 
 test: all  ## every test but the slow sanitizer and fuzz runs
 	ctest --preset release -j 2 --no-tests=error
