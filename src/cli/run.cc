@@ -107,6 +107,13 @@ struct Drafting {
     request.draft_p_min = p_min;
     request.lookup.max_tokens = lookup;
   }
+  // Both stay where they are for as long as the way is used, and this too.
+  Way Decode(Engine& engine, GenerationRequest& request) const {
+    return [this, &engine, &request] {
+      Use(engine, request);
+      return GenerateSilently(engine, request);
+    };
+  }
 };
 
 // Of the way in use.
@@ -149,60 +156,43 @@ std::vector<Drafting> DraftingsOf(const RunOptions& options) {
   return draftings;
 }
 
-// What all ways of drafting gave, and the best of them.
+// The way of drafting to use, and what it was chosen from.
 struct Choice {
-  std::vector<TreeSpeed> tried;
+  std::vector<TreeSpeed> tried;  // empty where there was no choice, or it was interrupted
   Drafting fastest;
-  std::optional<Drafting> heads_alone;  // the fastest without lookup, where `fastest` has one
+  std::optional<Drafting> heads_alone;  // the fastest without lookup, where `fastest` has heads and looks up
 };
 
-// Leaves the fastest in use. Nothing was tried where it was interrupted.
+// Leaves the fastest in use.
 Choice ChooseDrafting(Engine& engine, const RunOptions& options, GenerationRequest& request) {
   const std::vector<Drafting> draftings = DraftingsOf(options);
+  Choice choice{.tried = {}, .fastest = draftings.front(), .heads_alone = {}};
+  if (draftings.size() == 1) return choice;
   std::vector<Way> ways;
-  for (const Drafting& drafting : draftings) {
-    ways.emplace_back([&engine, &request, &drafting] {
-      drafting.Use(engine, request);
-      return GenerateSilently(engine, request);
-    });
-  }
+  for (const Drafting& drafting : draftings) ways.push_back(drafting.Decode(engine, request));
   const std::vector<Round> rounds = InTurn(ways, "trying trees");
-  Choice choice;
   if (rounds.empty()) return choice;
   const std::vector<double> speeds = RelativeSpeeds(rounds);
-  size_t best = 0, best_alone = draftings.size();
+  size_t best = 0, alone = draftings.size();
   for (size_t way = 0; way < draftings.size(); ++way) {
     draftings[way].Use(engine, request);
     choice.tried.push_back(SpeedOf(engine, request, rounds, way));
     if (speeds[way] > speeds[best]) best = way;
-    if (draftings[way].lookup > 0) continue;
-    if (best_alone == draftings.size() || speeds[way] > speeds[best_alone]) best_alone = way;
+    if (draftings[way].lookup == 0 && (alone == draftings.size() || speeds[way] > speeds[alone])) alone = way;
   }
   choice.fastest = draftings[best];
-  if (best_alone != draftings.size() && best_alone != best) choice.heads_alone = draftings[best_alone];
+  if (engine.info().num_heads > 0 && alone < draftings.size() && alone != best) choice.heads_alone = draftings[alone];
   choice.fastest.Use(engine, request);
   return choice;
 }
 
 // The way in use beside plain decoding, in runs of their own: those that it was chosen by favour it. Beside a lookup
 // also the best way without.
-std::optional<Comparison> CompareWithPlain(Engine& engine, const GenerationRequest& request, Choice choice) {
-  GenerationRequest plain_request = request, alone_request = request;
-  plain_request.use_drafter = false;
-  std::vector<Way> ways = {[&] { return GenerateSilently(engine, plain_request); },
-                           [&] { return GenerateSilently(engine, request); }};
-  const bool has_alone = choice.heads_alone && request.lookup.max_tokens > 0 && engine.info().num_heads > 0;
-  const auto use_alone = [&] { choice.heads_alone->Use(engine, alone_request); };
-  if (has_alone) {
-    ways[1] = [&] {
-      engine.UseTree(choice.fastest.tree);
-      return GenerateSilently(engine, request);
-    };
-    ways.emplace_back([&] {
-      use_alone();
-      return GenerateSilently(engine, alone_request);
-    });
-  }
+std::optional<Comparison> CompareWithPlain(Engine& engine, GenerationRequest request, Choice choice) {
+  GenerationRequest plain = request;
+  plain.use_drafter = false;
+  std::vector<Way> ways = {[&] { return GenerateSilently(engine, plain); }, choice.fastest.Decode(engine, request)};
+  if (choice.heads_alone) ways.push_back(choice.heads_alone->Decode(engine, request));
   const std::vector<Round> rounds = InTurn(ways, "comparing with plain decoding");
   if (rounds.empty()) return std::nullopt;
   const auto speedup = [&](size_t way) {
@@ -212,16 +202,16 @@ std::optional<Comparison> CompareWithPlain(Engine& engine, const GenerationReque
   };
   Comparison comparison;
   comparison.tried = std::move(choice.tried);
-  comparison.plain = SpeedOf(engine, plain_request, rounds, 0).figures;
-  comparison.speedup = speedup(1);
+  comparison.plain = SpeedOf(engine, plain, rounds, 0).figures;
   comparison.rounds = rounds.size();
-  if (has_alone) {
-    use_alone();
-    comparison.heads_alone = SpeedOf(engine, alone_request, rounds, 2);
+  if (choice.heads_alone) {
+    choice.heads_alone->Use(engine, request);
+    comparison.heads_alone = SpeedOf(engine, request, rounds, 2);
     comparison.heads_alone_speedup = speedup(2);
-    engine.UseTree(choice.fastest.tree);
   }
+  choice.fastest.Use(engine, request);
   comparison.drafted = SpeedOf(engine, request, rounds, 1);
+  comparison.speedup = speedup(1);
   return comparison;
 }
 
@@ -302,8 +292,7 @@ int Run(const std::vector<std::string>& args) {
   if (chat) return RunChat(engine, options, resolved_template);
   GenerationRequest request = options.request;
   request.prompt_ids = PromptIds(engine, options, resolved_template);
-  Choice choice;
-  if (options.has_choice()) choice = ChooseDrafting(engine, options, request);
+  Choice choice = ChooseDrafting(engine, options, request);
   options.request.draft_p_min = request.draft_p_min;
   options.request.lookup = request.lookup;
   if (Interrupted()) return kExitInterrupted;

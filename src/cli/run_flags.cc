@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -192,6 +193,11 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
   }
   if (flags.Given("--lookup-min") && !flags.Given("--lookup")) {
     throw UserError("--lookup-min is for lookups only", "add --lookup N, or leave it out");
+  }
+  const bool looks_up = std::ranges::any_of(options.lookups, [](int32_t tokens) { return tokens > 0; });
+  if (looks_up && accept.rule == AcceptRule::kTypical) {
+    throw UserError("--lookup is for the exact rule: typical acceptance would make the text depend on it",
+                    "leave out --lookup or --accept typical");
   }
   if (options.compare_plain && accept.rule == AcceptRule::kTypical) {
     throw UserError("--compare-plain checks that both texts are equal, which typical acceptance does not promise",

@@ -93,6 +93,8 @@ TEST(RunFlagsTest, LookupsAreAChoiceAndNeedNoHeads) {
   EXPECT_FALSE(one.has_choice());
   EXPECT_TRUE(Parsed({"--lookup", "0", "--lookup", "8", "--compare-plain"}).has_choice());
   EXPECT_THAT(Refusal({"--lookup", "0", "--lookup", "8"}), HasSubstr("--lookup is given several times"));
+  EXPECT_THAT(Refusal({"--lookup", "8", "--accept", "typical"}), HasSubstr("--lookup is for the exact rule"));
+  EXPECT_EQ(Parsed({"--lookup", "0", "--accept", "typical"}).request.lookup.max_tokens, 0);
   EXPECT_THAT(Refusal({"--lookup-min", "2"}), HasSubstr("--lookup-min is for lookups only"));
   EXPECT_THAT(Refusal({"--model", "M", "--compare-plain"}), HasSubstr("--compare-plain needs drafts"));
 }

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 namespace hydrant::draft {
@@ -32,8 +32,9 @@ class TokenLookup {
 
   int32_t min_match_;
   std::vector<int32_t> tokens_;
-  std::vector<int32_t> before_;                 // [tokens]: where the run that ends here ended before, -1 = nowhere
-  std::unordered_map<uint64_t, int32_t> last_;  // by the run's hash: where it ended last
+  std::vector<int32_t> before_;  // [tokens]: where the run that ends here ended before, -1 = nowhere
+  // By the run's hash: where it ended last. A tree, as a prompt could be made to fill one bucket of a hash table.
+  std::map<uint64_t, int32_t> last_;
   std::vector<int32_t> found_;
 };
 
