@@ -10,10 +10,10 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
-#include "cli/commands_test_util.h"
+#include "tests/program.h"
 #include "tests/test_data.h"
 
-namespace hydrant::cli {
+namespace hydrant::test {
 namespace {
 
 using testing::AllOf;
@@ -406,4 +406,4 @@ TEST(CommandsTest, FullDeviceIsReported) {
 }
 
 }  // namespace
-}  // namespace hydrant::cli
+}  // namespace hydrant::test

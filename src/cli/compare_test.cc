@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands_test_util.h"
+#include "tests/program.h"
 
-namespace hydrant::cli {
+namespace hydrant::test {
 namespace {
 
 using testing::HasSubstr;
@@ -98,4 +98,4 @@ TEST(CompareTest, LookupsNeedNoHeads) {
 }
 
 }  // namespace
-}  // namespace hydrant::cli
+}  // namespace hydrant::test

@@ -38,6 +38,35 @@ constexpr const char* kExamples =
     "  hydrant run --model M --prompt-ids '[1, 306, 626]' --json\n"
     "  hydrant run --model M --draft D                         chat; /help lists what can be typed\n";
 
+// Beside those that name a model and its heads.
+void AddDraftingFlags(FlagSet& flags, RunOptions& options) {
+  flags.Repeated(
+      "--tree", "TREE", [&options](const std::string& value) { options.trees.push_back(value); },
+      "Preset name, JSON file or literal list of paths (default: the heads' trees.json, else mc_sim_7b_63); may be "
+      "given several times with --compare-plain: all are tried first, and the fastest is used");
+  flags.Repeated(
+      "--draft-p-min", "X",
+      [&options](const std::string& value) {
+        options.draft_p_mins.push_back(ParseFloat("--draft-p-min", value, {.min = 0, .max = 1}));
+      },
+      "Leave drafted tokens out that their head gives less than X, and draft nothing below a path of less: fewer rows "
+      "where heads are unsure (default 0: whole trees); may be given several times like --tree");
+  flags.Repeated(
+      "--lookup", "N",
+      [&options](const std::string& value) {
+        options.lookups.push_back(static_cast<int32_t>(ParseInteger("--lookup", value, 0, 64)));
+      },
+      "Where the text's last tokens stood before, in prompt or reply, draft up to N tokens that followed them, in "
+      "place "
+      "of the heads; works without heads too (default 0: never); may be given several times like --tree");
+  flags.Value(
+      "--lookup-min", "N",
+      [&options](const std::string& value) {
+        options.request.lookup.min_match = static_cast<int32_t>(ParseInteger("--lookup-min", value, 1, 64));
+      },
+      "Last tokens that must have stood together before; no more tokens are drafted than agree (default 3)");
+}
+
 void AddPromptFlags(FlagSet& flags, RunOptions& options) {
   flags.Group("Prompt");
   flags.Text("--prompt", "TEXT", &options.prompt, "The prompt; under a chat template, one user message");
@@ -232,31 +261,7 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   FlagSet flags("hydrant run", kDescription, kExamples);
   flags.Group("Model (default: the embedded tale-14m with its heads)");
   AddModelFlags(flags, options.engine);
-  flags.Repeated(
-      "--tree", "TREE", [&options](const std::string& value) { options.trees.push_back(value); },
-      "Preset name, JSON file or literal list of paths (default: the heads' trees.json, else mc_sim_7b_63); may be "
-      "given several times with --compare-plain: all are tried first, and the fastest is used");
-  flags.Repeated(
-      "--draft-p-min", "X",
-      [&options](const std::string& value) {
-        options.draft_p_mins.push_back(ParseFloat("--draft-p-min", value, {.min = 0, .max = 1}));
-      },
-      "Leave drafted tokens out that their head gives less than X, and draft nothing below a path of less: fewer rows "
-      "where heads are unsure (default 0: whole trees); may be given several times like --tree");
-  flags.Repeated(
-      "--lookup", "N",
-      [&options](const std::string& value) {
-        options.lookups.push_back(static_cast<int32_t>(ParseInteger("--lookup", value, 0, 64)));
-      },
-      "Where the text's last tokens stood before, in prompt or reply, draft up to N tokens that followed them, in "
-      "place "
-      "of the heads; works without heads too (default 0: never); may be given several times like --tree");
-  flags.Value(
-      "--lookup-min", "N",
-      [&options](const std::string& value) {
-        options.request.lookup.min_match = static_cast<int32_t>(ParseInteger("--lookup-min", value, 1, 64));
-      },
-      "Last tokens that must have stood together before; no more tokens are drafted than agree (default 3)");
+  AddDraftingFlags(flags, options);
   AddPromptFlags(flags, options);
   AddSamplingFlags(flags, options.request.sampling);
   AddStopFlags(flags, options.request.stop);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running the built program in tests.
+// The built program, run as a user or a script would.
 #pragma once
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "base/mapped_file.h"
 #include "tests/test_data.h"
 
-namespace hydrant::cli {
+namespace hydrant::test {
 
 using base::Json;
 
@@ -28,7 +28,7 @@ inline std::string ReadBack(const std::string& path) { return base::ReadTextFile
 
 // Runs build/.../hydrant with `args`, stdin from a file with `input`.
 inline Outcome Hydrant(const std::vector<std::string>& args, const std::string& input = "") {
-  const test::TempDir dir;
+  const TempDir dir;
   const std::string in = dir.Write("in", input), out = dir.path() + "/out", err = dir.path() + "/err";
   std::vector<char*> argv;
   std::vector<std::string> words = {HYDRANT_PROGRAM};
@@ -48,8 +48,8 @@ inline Outcome Hydrant(const std::vector<std::string>& args, const std::string& 
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status), ReadBack(out), ReadBack(err)};
 }
 
-inline std::string Model() { return test::SourceDir() + "/models/tale-14m"; }
-inline std::string Heads() { return test::SourceDir() + "/models/tale-14m-hydra-pp"; }
+inline std::string Model() { return SourceDir() + "/models/tale-14m"; }
+inline std::string Heads() { return SourceDir() + "/models/tale-14m-hydra-pp"; }
 
 inline Json JsonOf(const Outcome& outcome) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -64,4 +64,4 @@ inline void ExpectRefused(const std::vector<std::string>& args, const std::strin
   EXPECT_THAT(outcome.err, testing::AllOf(testing::StartsWith("error: "), testing::HasSubstr(part)));
 }
 
-}  // namespace hydrant::cli
+}  // namespace hydrant::test
