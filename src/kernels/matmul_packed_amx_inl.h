@@ -256,16 +256,20 @@ class TileMatmul {
   template <bool kW4>
   static constexpr int64_t kStride = kW4 ? 2 * kLineBytes : kLineBytes;
 
-  // A step of one row block: sum p for panel p. a: the panels' weights; b: [half][16][64].
-  template <bool kW4, int kPanels, int kProduct, typename Change, typename Then>
+  // A step of one row block: sum p for panel p. a: the panels' weights; b: [half][16][64], which with kOnce leave L1 to
+  // sums and expanded weights. The only row block of four panels had better stay there. (7B w4a8, 1 and 16 rows,
+  // medians of five runs in turn: 101.7 111.2 -> 99.8 109.6 ms; plainly 32 and 64 rows take 8 and 20 % more, w8a8 1 to
+  // 2 %.)
+  template <bool kW4, int kPanels, bool kOnce, int kProduct, typename Change, typename Then>
   HYDRANT_INLINE void MultiplyOne(const Places<kPanels>& a, const int8_t* b, const Change& change, const Then& then) {
     constexpr int kSecond = kProduct / kPanels, kPanel = kProduct % kPanels;
     tiles_.template LoadLines<4 + kPanel % 2>(a.at[kPanel] + kSecond * kHalf<kW4>, kStride<kW4>);
-    if constexpr (kPanel == 0) tiles_.template LoadOnce<6 + kSecond>(b + kSecond * kTileBytes);
+    if constexpr (kPanel == 0 && kOnce) tiles_.template LoadOnce<6 + kSecond>(b + kSecond * kTileBytes);
+    if constexpr (kPanel == 0 && !kOnce) tiles_.template Load<6 + kSecond>(b + kSecond * kTileBytes);
     if constexpr (kProduct < 4) change(Part<kProduct>());
     tiles_.template MultiplyU8S8<kPanel, 4 + kPanel % 2, 6 + kSecond>();
     then(Part<kProduct>());
-    if constexpr (kProduct + 1 < 2 * kPanels) MultiplyOne<kW4, kPanels, kProduct + 1>(a, b, change, then);
+    if constexpr (kProduct + 1 < 2 * kPanels) MultiplyOne<kW4, kPanels, kOnce, kProduct + 1>(a, b, change, then);
   }
 
   // Two row blocks and two panels, one half of a step: sums 2 * panel + block.
@@ -291,7 +295,7 @@ class TileMatmul {
   }
 
   // A step of one or two row blocks.
-  template <bool kW4, int kPanels, int kBlocks, Share kShare>
+  template <bool kW4, int kPanels, int kBlocks, Share kShare, bool kOnce = true>
   HYDRANT_INLINE void Step(const Places<kPanels>& a, const int8_t* b0, const int8_t* b1, const Change& sums,
                            const Beside<kPanels>& beside) {
     const auto change = [&](auto sum) __attribute__((always_inline)) { ChangeSum<sum.value>(sums); };
@@ -299,7 +303,7 @@ class TileMatmul {
       Do<kW4, kShare, part.value, 2 * kPanels * kBlocks>(beside);
     };
     if constexpr (kBlocks == 1) {
-      MultiplyOne<kW4, kPanels, 0>(a, b0, change, then);
+      MultiplyOne<kW4, kPanels, kOnce, 0>(a, b0, change, then);
     } else {
       MultiplyTwo<kW4, 0>(a, b0, b1, change, then);
       MultiplyTwo<kW4, 1>(a, b0, b1, change, then);
@@ -382,7 +386,8 @@ class TileMatmul {
       const auto multiply = [&](auto block) __attribute__((always_inline)) {
         sums.now = false;
         if (kBlocks > 1 || step == 0) sums = ChangeTo({SumsOf(group, 0) + kFour * block.value, kFour}, step);
-        Step<true, kFour, 1, ShareOf(block.value, kBlocks)>(a, codes[block.value], nullptr, sums, beside);
+        Step<true, kFour, 1, ShareOf(block.value, kBlocks), (kBlocks > 1)>(a, codes[block.value], nullptr, sums,
+                                                                           beside);
         codes[block.value] += 2 * kTileBytes;
       };
       (multiply(Part<kBlock>()), ...);
