@@ -24,7 +24,8 @@ float* Scratch(int64_t floats) {
 }
 
 struct Call {
-  ConstRows q;
+  ConstRows q;  // from head `first_head` on
+  int64_t first_head = 0;
   KvLayer kv;
   Rows out;
   const AttentionPlan& plan;
@@ -47,7 +48,7 @@ void RunItem(const KernelTable& table, const Call& call, const AttentionRun& run
   args.tail_groups = plan.tail_groups.data() + run.group_begin;
   args.num_tail_groups = run.group_end - run.group_begin;
   args.scale = plan.options.scale;
-  args.q = call.q.row(row) + head * call.kv.head_dim;
+  args.q = call.q.row(row) + (head - call.first_head) * call.kv.head_dim;
   args.q_stride = call.q.stride;
   args.out = call.out.row(row) + head * call.kv.head_dim;
   args.out_stride = call.out.stride;
@@ -70,17 +71,30 @@ void RotateHead(const KernelTable& table, float* head, const HeadRotation& rotat
   table.rope(head, rotation.cos.row(r), rotation.sin.row(r), half);
 }
 
-void StoreHead(const KernelTable& table, ConstRows k, ConstRows v, std::span<const RowKv> rows, const KvLayer& kv,
-               int64_t kv_head) {
+// Head `at` of k and v is `kv_head` of the layer.
+void StoreHead(const KernelTable& table, ConstRows k, ConstRows v, int64_t at, std::span<const RowKv> rows,
+               const KvLayer& kv, int64_t kv_head) {
   StoreKvArgs args;
   args.kv = kv.head(kv_head);
   args.rows = rows.data();
   args.num_rows = k.rows;
-  args.k = k.data + kv_head * kv.head_dim;
+  args.k = k.data + at * kv.head_dim;
   args.k_stride = k.stride;
-  args.v = v.data + kv_head * kv.head_dim;
+  args.v = v.data + at * kv.head_dim;
   args.v_stride = v.stride;
   table.store_kv(args);
+}
+
+void RotateStoreHead(const KernelTable& table, const HeadRows& heads, int64_t at, const HeadRotation& rotation,
+                     const AttentionPlan& plan, const KvLayer& kv) {
+  const int64_t group = plan.group();
+  for (int64_t r = 0; r < heads.q.rows; ++r) {
+    for (int64_t g = 0; g < group; ++g) {
+      RotateHead(table, heads.q.row(r) + (at * group + g) * kv.head_dim, rotation, rotation.norms.q, r);
+    }
+    RotateHead(table, heads.k.row(r) + at * kv.head_dim, rotation, rotation.norms.k, r);
+  }
+  StoreHead(table, heads.k, heads.v, at, plan.rows, kv, heads.first_kv_head + at);
 }
 
 }  // namespace
@@ -131,7 +145,7 @@ void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows
   HYDRANT_CHECK(k.rows == static_cast<int64_t>(rows.size()));
   HYDRANT_CHECK(kv.dtype != DType::kBF16 || kv.head_dim % 2 == 0);
   ForItems(queue, kv.num_kv_heads, 2 * k.rows * kv.head_dim, [&](int64_t begin, int64_t end) {
-    for (int64_t h = begin; h < end; ++h) StoreHead(*queue.table, k, v, rows, kv, h);
+    for (int64_t h = begin; h < end; ++h) StoreHead(*queue.table, k, v, h, rows, kv, h);
   });
 }
 
@@ -174,7 +188,7 @@ void Attention(Queue& queue, ConstRows q, const AttentionPlan& plan, const KvLay
   HYDRANT_CHECK(kv.num_kv_heads == plan.num_kv_heads && q.cols == plan.options.num_heads * kv.head_dim);
   HYDRANT_CHECK(q.rows == out.rows && q.cols == out.cols && q.rows == static_cast<int64_t>(plan.rows.size()));
   HYDRANT_CHECK(kv.dtype != DType::kBF16 || kv.head_dim % 2 == 0);
-  const Call call{.q = q, .kv = kv, .out = out, .plan = plan};
+  const Call call{.q = q, .first_head = 0, .kv = kv, .out = out, .plan = plan};
   ForItemsShared(queue, plan.num_items, OperationsPerItem(plan, kv), [&](int64_t begin, int64_t end) {
     size_t run = 0;
     for (int64_t item = begin; item < end; ++item) {
@@ -203,7 +217,7 @@ void RotateStore(Queue& queue, Rows k, ConstRows v, const HeadRotation& rotation
       for (int64_t r = 0; r < k.rows; ++r) {
         RotateHead(*queue.table, k.row(r) + h * kv.head_dim, rotation, rotation.norms.k, r);
       }
-      StoreHead(*queue.table, k, v, rows, kv, h);
+      StoreHead(*queue.table, k, v, h, rows, kv, h);
     }
   });
 }
@@ -220,20 +234,28 @@ void RotateStoreAttend(Queue& queue, Rows q, Rows k, ConstRows v, const HeadRota
   HYDRANT_CHECK(v.cols == k.cols && k.rows == rows && v.rows == rows && rows == static_cast<int64_t>(plan.rows.size()));
   const int64_t group = plan.group(), operations = rows * kv.head_dim * (4 * group + 6);
   ForOwnItems(queue, kv.num_kv_heads, operations, [&](int64_t begin, int64_t end) {
-    for (int64_t h = begin; h < end; ++h) {
-      for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t g = 0; g < group; ++g) {
-          RotateHead(*queue.table, q.row(r) + (h * group + g) * kv.head_dim, rotation, rotation.norms.q, r);
-        }
-        RotateHead(*queue.table, k.row(r) + h * kv.head_dim, rotation, rotation.norms.k, r);
-      }
-      StoreHead(*queue.table, k, v, plan.rows, kv, h);
-    }
+    for (int64_t h = begin; h < end; ++h) RotateStoreHead(*queue.table, {0, q, k, v}, h, rotation, plan, kv);
   });
   // A thread that attends with the heads that it has stored waits for nobody.
   const bool same_heads = plan.items_are_heads() && !SharesItems(queue, plan.num_items, OperationsPerItem(plan, kv));
   if (!same_heads) Sync(queue);
   Attention(queue, q, plan, kv, out);
+}
+
+void AttendHeads(const KernelTable& table, const HeadRows& heads, const HeadRotation& rotation,
+                 const AttentionPlan& plan, const KvLayer& kv, Rows out) {
+  const int64_t group = plan.group(), first = heads.first_kv_head, count = heads.k.cols / kv.head_dim;
+  HYDRANT_CHECK(heads.k.cols == count * kv.head_dim && heads.q.cols == group * heads.k.cols);
+  HYDRANT_CHECK(heads.v.cols == heads.k.cols && first >= 0 && first + count <= kv.num_kv_heads);
+  HYDRANT_CHECK(heads.q.rows == static_cast<int64_t>(plan.rows.size()) && heads.q.rows == out.rows);
+  HYDRANT_CHECK(kv.num_kv_heads == plan.num_kv_heads && out.cols == plan.options.num_heads * kv.head_dim);
+  for (int64_t at = 0; at < count; ++at) RotateStoreHead(table, heads, at, rotation, plan, kv);
+  const Call call{.q = heads.q, .first_head = first * group, .kv = kv, .out = out, .plan = plan};
+  for (const AttentionRun& run : plan.runs) {
+    for (int64_t item = first * run.slices; item < (first + count) * run.slices; ++item) {
+      RunItem(table, call, run, run.first_item + item);
+    }
+  }
 }
 
 }  // namespace hydrant::kernels

@@ -70,4 +70,15 @@ void RotateStore(Queue& queue, Rows k, ConstRows v, const HeadRotation& rotation
 void RotateStoreAttend(Queue& queue, Rows q, Rows k, ConstRows v, const HeadRotation& rotation,
                        const AttentionPlan& plan, const KvLayer& kv, Rows out);
 
+// What some kv heads' rows were multiplied to: heads first_kv_head, .. of a layer.
+struct HeadRows {
+  int64_t first_kv_head = 0;
+  Rows q, k;    // [R, n * H / Hk * Dh], [R, n * Dh]
+  ConstRows v;  // [R, n * Dh]
+};
+// Serial: RotateStoreAttend of those heads, which no other thread touches. q and k are rotated in place; out [R, H *
+// Dh], of which only those heads' columns are written.
+void AttendHeads(const KernelTable& table, const HeadRows& heads, const HeadRotation& rotation,
+                 const AttentionPlan& plan, const KvLayer& kv, Rows out);
+
 }  // namespace hydrant::kernels

@@ -54,6 +54,9 @@ struct MatmulJob {
   MatmulMode mode = MatmulMode::kStore;
 };
 
+// PackedMatmulArgs::next for a call on `weight` after which `then` is read from `panel` on.
+const uint8_t* NextPanels(const Weight& weight, const Weight& then, int64_t panel);
+
 class MatmulInput;
 
 // Products of one input among those of a call.

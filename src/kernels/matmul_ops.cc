@@ -15,13 +15,6 @@ namespace {
 // 240 -> 232 289 224 ms; 16 rows 142 143 139 -> 141 139 138; eight panels as four.)
 constexpr int64_t kTilePanels = 4;
 
-// PackedMatmulArgs::next for a call on `weight` after which `then` is read from `panel` on.
-const uint8_t* NextPanels(const Weight& weight, const Weight& then, int64_t panel) {
-  const PackedMatrix& matrix = then.packed;
-  if (weight.kind == InputKind::kF32 || weight.packed.type != matrix.type) return nullptr;
-  return panel + kTilePanels <= matrix.num_panels() ? matrix.panels + panel * matrix.panel_bytes() : nullptr;
-}
-
 // Panels of the gate, and as many of up, whose outputs stay in a cache until they are multiplied. (Intel with AMX, 7B
 // w4a8, 16 rows, in one run: outputs of 16, 32, 64, 128 KB 127 126 126 127 ms; both products first, then SiluMul: 129.)
 int64_t GatedPanels(int64_t rows) {
@@ -31,6 +24,12 @@ int64_t GatedPanels(int64_t rows) {
 }
 
 }  // namespace
+
+const uint8_t* NextPanels(const Weight& weight, const Weight& then, int64_t panel) {
+  const PackedMatrix& matrix = then.packed;
+  if (weight.kind == InputKind::kF32 || weight.packed.type != matrix.type) return nullptr;
+  return panel + kTilePanels <= matrix.num_panels() ? matrix.panels + panel * matrix.panel_bytes() : nullptr;
+}
 
 // fn(begin, end) for ranges of `panels` that stand for as many of `weights` weights each.
 template <typename Fn>

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "kernels/matmul_attend.h"
 
 namespace hydrant::model {
 namespace {
@@ -96,21 +97,26 @@ void LayerRunner::Attend(kernels::Queue& queue, const LayerWeights& weights, con
   kernels::Queue own = workspaces_.QueueFor(queue);
   kernels::MatmulInput& normed = workspace.hidden.For(q);
   normed.LoadNormed(own, x, weights.input_norm, config_.rms_norm_eps, workspace.normed);
-  const kernels::MatmulJob jobs[] = {{&q, weights.q.bias, q_}, {&k, weights.k.bias, k_}, {&v, weights.v.bias, v_}};
-  kernels::Matmul(queue, normed, jobs);
+  const kernels::QkvJobs jobs{{&q, weights.q.bias, q_}, {&k, weights.k.bias, k_}, {&v, weights.v.bias, v_}};
   const int64_t first = x.rows - num_inner_;
-  const kernels::Rows queries(q_), keys(k_), values(v_);
   const auto rotation = [&](int64_t begin, int64_t count) {
     return kernels::HeadRotation{{weights.q_norm, weights.k_norm, config_.rms_norm_eps},
                                  kernels::ConstRows(rotation_.cos).Part(begin, count),
                                  kernels::ConstRows(rotation_.sin).Part(begin, count)};
   };
-  if (first > 0) {
-    kernels::RotateStore(queue, keys.Part(0, first), values.Part(0, first), rotation(0, first),
-                         kv_rows_.first(static_cast<size_t>(first)), kv);
+  if (first == 0 && kernels::CanMatmulAttend(queue, jobs, kv)) {
+    kernels::MatmulAttend(queue, normed, jobs, rotation(0, x.rows), plan_, kv, context_);
+  } else {
+    const kernels::MatmulJob one_by_one[] = {jobs.q, jobs.k, jobs.v};
+    kernels::Matmul(queue, normed, one_by_one);
+    const kernels::Rows queries(q_), keys(k_), values(v_);
+    if (first > 0) {
+      kernels::RotateStore(queue, keys.Part(0, first), values.Part(0, first), rotation(0, first),
+                           kv_rows_.first(static_cast<size_t>(first)), kv);
+    }
+    kernels::RotateStoreAttend(queue, queries.Part(first, num_inner_), keys.Part(first, num_inner_),
+                               values.Part(first, num_inner_), rotation(first, num_inner_), plan_, kv, context_);
   }
-  kernels::RotateStoreAttend(queue, queries.Part(first, num_inner_), keys.Part(first, num_inner_),
-                             values.Part(first, num_inner_), rotation(first, num_inner_), plan_, kv, context_);
   kernels::MatmulInput& context = workspace.context.For(o);
   context.Load(own, context_);
   const kernels::MatmulJob job{&o, weights.o.bias, x.Part(first, num_inner_), kernels::MatmulMode::kAdd};

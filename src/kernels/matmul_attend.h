@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Queries, keys and values multiplied, rotated, stored and attended to by one thread, a few heads after the other, so
+// that they stay in its second-level cache: between whole products and attention they would go to memory and back.
+#pragma once
+
+#include "kernels/attention_ops.h"
+#include "kernels/matmul.h"
+
+namespace hydrant::kernels {
+
+// Weights that read one input; `out` and `mode` of these jobs are not looked at.
+struct QkvJobs {
+  MatmulJob q, k, v;  // [H * Dh, D], [Hk * Dh, D] twice
+};
+
+// Whether MatmulAttend takes these, and pays: low-bit weights multiplied by tiles, heads of whole panels, and enough of
+// them for all threads.
+bool CanMatmulAttend(const Queue& queue, const QkvJobs& jobs, const KvLayer& kv);
+
+// Matmul of the three and RotateStoreAttend of all rows of the plan, with the same bits. out [R, H * Dh].
+void MatmulAttend(Queue& queue, const MatmulInput& input, const QkvJobs& jobs, const HeadRotation& rotation,
+                  const AttentionPlan& plan, const KvLayer& kv, Rows out);
+
+}  // namespace hydrant::kernels
