@@ -125,9 +125,11 @@ Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue 
 }
 
 // Heads in groups and not, more than threads share evenly, narrower than a panel of outputs; widths that leave a part
-// of a panel. One pass of all rows against passes of few.
+// of a panel; so many whole heads that tiles take them from products to attention a few at a time. One pass of all rows
+// against passes of few.
 TEST(LayerTest, BitsDoNotDependOnRowsPerPassOrThreadsOrTarget) {
-  const Shape shapes[] = {{64, 136, 4, 4, 16}, {72, 40, 6, 2, 16, true}, {40, 24, 6, 6, 8}, {32, 96, 4, 2, 20}};
+  const Shape shapes[] = {
+      {64, 136, 4, 4, 16}, {72, 40, 6, 2, 16, true}, {40, 24, 6, 6, 8}, {32, 96, 4, 2, 20}, {32, 24, 12, 6, 128, true}};
   for (const Shape& shape : shapes) {
     for (const WeightFormat format : {WeightFormat::kStored, WeightFormat::kW8A8, WeightFormat::kW4A16}) {
       const RandomLayers weights(shape, format);
