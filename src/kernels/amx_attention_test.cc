@@ -149,7 +149,7 @@ TEST(AmxAttentionTest, ProductsAreAsMany) {
   const TileTrap trap;
   const Matrix out = Attend(AttentionAmx, cache, q, rows, 0);
   EXPECT_EQ(trap.products(), 2 * (32 + 32));
-  EXPECT_EQ(trap.loads(), 2 * (2 * 4 * 4 + 2 * (2 + 4 * 6)));
+  EXPECT_EQ(trap.loads(), 2 * (2 * 4 * 4) + 2 * 4 * (4 + 2 * (2 + 2)));
   ExpectSameBits(out, Attend(Twin(), cache, q, rows, 0), "");
 }
 #endif

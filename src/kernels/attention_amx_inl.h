@@ -4,7 +4,10 @@
 //
 // What is no product of tiles (reference, exponentials, denominator) is the vector code of the other kernels. In blocks
 // in place it is the longer half of the time, with many rows: so while the weights of a block are made, column by
-// column, tiles multiply the values of the block before and the keys of the one behind.
+// column, tiles multiply the values of blocks before and the keys of the one behind.
+//
+// Outputs of 64 columns do not fit L1 beside the rest, and moving them into tiles and out again for every block was a
+// third of the time from L2: so values of a few blocks are multiplied together, a pass of outputs at a time.
 
 template <typename Tiles>
 class TileAttention {
@@ -34,8 +37,9 @@ class TileAttention {
 
   void Begin() {
     products_.Begin();
-    for (uint32_t* lines : weight_lines_) {
-      __builtin_memset(lines + 16 * columns_.columns, 0, static_cast<uint64_t>(columns_.spare() * kLine));
+    for (int64_t i = 0; columns_.spare() > 0 && i < 2 * kGroupBlocks; ++i) {
+      uint32_t* spare = weight_lines_[i % 2][i / 2] + 16 * columns_.columns;
+      __builtin_memset(spare, 0, static_cast<uint64_t>(columns_.spare() * kLine));
     }
     for (int64_t c = 0; c < columns_.columns; ++c) {
       reference_[c] = -__builtin_inff();
@@ -47,15 +51,30 @@ class TileAttention {
   // To weights, running sums and, where they are now relative to another score, the scale of earlier outputs.
   void WeighColumn(int64_t column, const float* scores, Range range) {
     const Scaled scaled = ScaleScores(args_.scale, scores, &range);
-    float* sums = sums_ + 16 * column;
     const float rise = Raise(scaled, reference_[column]);
     if (rise != 0.0F) ScaleColumn(column, Exp(Set(rise)));
+    StoreColumn(column, scaled);
+  }
+  // Two of a whole block.
+  [[gnu::always_inline]] void WeighTwo(int64_t column, const float* scores) {
+    const Scaled first = ScaleScores(args_.scale, scores, nullptr),
+                 second = ScaleScores(args_.scale, scores + kBlockPositions, nullptr);
+    if (IsAbove(first, reference_[column]) || IsAbove(second, reference_[column + 1])) {
+      constexpr Range kWhole{0, kBlockPositions, kBlockPositions};
+      WeighColumn(column, scores, kWhole);
+      return WeighColumn(column + 1, scores + kBlockPositions, kWhole);
+    }
+    StoreColumn(column, first);
+    StoreColumn(column + 1, second);
+  }
+  [[gnu::always_inline]] void StoreColumn(int64_t column, const Scaled& scaled) {
+    float* sums = sums_ + 16 * column;
     const Lanes reference = Set(reference_[column]);
     Store(sums, StoreWeights<FloatType::kBF16>(weights_ + 16 * column, Exp(Sub(scaled.low, reference)),
                                                Exp(Sub(scaled.high, reference)), Load(sums)));
   }
   void ScaleColumn(int64_t column, Lanes factor) {
-    products_.FinishOutputs();
+    AddWeighed();
     float *sums = sums_ + 16 * column, *out = products_.out(column);
     Store(sums, Mul(Load(sums), factor));
     for (int64_t d = 0; d < width_; d += 16) Store(out + d, Mul(Load(out + d), factor));
@@ -106,68 +125,92 @@ class TileAttention {
   void AddBlocksInPlace() {
     FindBlocksInPlace();
     if (first_block_ >= end_block_) return;
-    BeginScores(first_block_);
+    products_.BeginScores(KeysOf(args_, first_block_), score_lines_[first_block_ % 2]);
     products_.Finish();
     for (int32_t block = first_block_; block < end_block_; ++block) {
-      if (block + 1 < end_block_) BeginScores(block + 1);
-      weights_ = weight_lines_[block % 2];
+      if (block + 1 < end_block_) products_.BeginScores(KeysOf(args_, block + 1), score_lines_[(block + 1) % 2]);
+      products_.MakeDue(kGroupBlocks);
+      weights_ = weight_lines_[group_][weighed_];
       const bool whole = WeighBlock(block);
       const uint8_t* values = ValuesOf(args_, block);
       if (whole || AllFinite(values)) {
-        products_.BeginOutputs(weights_, values, ValuesAhead(block + 1));
+        values_[group_][weighed_++] = values;
+        if (weighed_ == kGroupBlocks) BeginGroup();
       } else {
+        AddWeighed();
         AddValuesByRows(block);
       }
     }
-    products_.Finish();
+    AddWeighed();
+    products_.FetchRest();
+  }
+
+  // The values of the group's blocks that have been weighed will be added while the next group's are.
+  void BeginGroup() {
+    products_.FinishOutputs();
+    if (added_ < weighed_) {
+      products_.BeginOutputs(weight_lines_[group_][added_], values_[group_] + added_, weighed_ - added_);
+    }
+    group_ ^= 1;
+    weighed_ = added_ = 0;
+  }
+  // At once those of all blocks that have been weighed.
+  void AddWeighed() {
+    products_.FinishOutputs();
+    if (added_ == weighed_) return;
+    products_.BeginOutputs(weight_lines_[group_][added_], values_[group_] + added_, weighed_ - added_);
+    products_.FinishOutputs();
+    added_ = weighed_;
   }
 
   void FindBlocksInPlace() {
     int32_t first = 0x7fffffff, end = 0;
+    last_first_ = 0;
+    least_end_ = 0x7fffffff;
     for (int64_t r = 0; r < args_.num_rows; ++r) {
       const AttentionRow& row = args_.rows[r];
       if (row.first < first) first = row.first;
+      if (row.first > last_first_) last_first_ = row.first;
       if (row.in_place_end > end) end = row.in_place_end;
+      if (row.in_place_end < least_end_) least_end_ = row.in_place_end;
     }
     first_block_ = first / kBlockPositions;
     end_block_ = (end + kBlockPositions - 1) / kBlockPositions;
   }
 
-  void BeginScores(int32_t block) {
-    products_.BeginScores(KeysOf(args_, block), KeysAhead(block + 1), score_lines_[block % 2]);
-  }
-
   // Of a block in place, or of the next head's behind the last.
   const uint8_t* KeysAhead(int32_t block) const {
-    return KeysOf(args_, BlockAhead(block)) + (block < end_block_ ? 0 : args_.next_head_bytes);
-  }
-  const uint8_t* ValuesAhead(int32_t block) const {
-    return ValuesOf(args_, BlockAhead(block)) + (block < end_block_ ? 0 : args_.next_head_bytes);
-  }
-  int32_t BlockAhead(int32_t block) const {
-    if (block >= end_block_) block += first_block_ - end_block_;
-    return block < end_block_ ? block : first_block_;
+    const int32_t wrapped = block < end_block_ ? block : block + first_block_ - end_block_;
+    return KeysOf(args_, wrapped < end_block_ ? wrapped : first_block_) +
+           (block < end_block_ ? 0 : args_.next_head_bytes);
   }
 
-  // Makes the weights of a block in place, while products go on. Returns whether all rows attend to all of it.
+  // Makes the weights of a block in place, while products go on and the block behind the next is fetched. Returns
+  // whether all rows attend to all of it.
   bool WeighBlock(int32_t block) {
-    const uint8_t *keys_ahead = KeysAhead(block + 2), *values_ahead = ValuesAhead(block);
     const float* scores = score_lines_[block % 2];
+    products_.FetchLater(KeysAhead(block + 2));
     const int64_t steps = products_.StepsLeft();
     int64_t due = 0;
-    bool whole = true;
-    for (int64_t r = 0; r < args_.num_rows; ++r) {
-      const Range range = InPlace(block, args_.rows[r]);
+    const auto beside = [&](int64_t columns) __attribute__((always_inline)) {
+      products_.Fetch(columns);
+      for (due += columns * steps; due >= columns_.columns; due -= columns_.columns) products_.Step();
+    };
+    bool whole = kBlockPositions * block >= last_first_ && kBlockPositions * (block + 1) <= least_end_;
+    int64_t c = 0;
+    for (; whole && c + 2 <= columns_.columns; c += 2) {
+      WeighTwo(c, scores + c * kBlockPositions);
+      beside(2);
+    }
+    for (; c < columns_.columns; ++c) {
+      const Range range = InPlace(block, args_.rows[c / args_.group]);
       whole = whole && range.whole();
-      for (int64_t c = r * args_.group; c < (r + 1) * args_.group; ++c) {
-        products_.FetchShare(c, keys_ahead, values_ahead);
-        if (!range.empty()) {
-          WeighColumn(c, scores + c * kBlockPositions, range);
-        } else {
-          __builtin_memset(weights_ + 16 * c, 0, kLine);
-        }
-        for (due += steps; due >= columns_.columns; due -= columns_.columns) products_.Step();
+      if (!range.empty()) {
+        WeighColumn(c, scores + c * kBlockPositions, range);
+      } else {
+        __builtin_memset(weights_ + 16 * c, 0, kLine);
       }
+      beside(1);
     }
     products_.Finish();
     return whole;
@@ -279,6 +322,7 @@ class TileAttention {
   }
 
   static constexpr int32_t kUnknown = -2;
+  static constexpr int64_t kGroupBlocks = 4;
 
   const AttentionArgs& args_;
   AttentionProducts<Tiles> products_;
@@ -288,10 +332,13 @@ class TileAttention {
   float* tail_scores_;
   int32_t slots_[kBlockPositions];           // of gathered_; -1 = zeros
   int32_t first_block_ = 0, end_block_ = 0;  // in place
+  int32_t last_first_ = 0, least_end_ = 0;   // of the rows: blocks between are whole for all
   float reference_[kAttentionColumns];       // exponentials are relative to this score
   alignas(64) float sums_[kAttentionColumns * 16];
-  // Of even and of odd blocks: one is weighed while the other's products go on.
+  // Of even and of odd blocks, and of groups of blocks: one is weighed while the other's products go on.
   alignas(64) float score_lines_[2][kAttentionColumns * kBlockPositions];
-  alignas(64) uint32_t weight_lines_[2][kAttentionColumns * 16];  // [column][16 pairs]
-  uint32_t* weights_ = weight_lines_[0];                          // of the block, or group, that is weighed
+  alignas(64) uint32_t weight_lines_[2][kGroupBlocks][kBlockWeights];
+  const uint8_t* values_[2][kGroupBlocks];
+  int64_t group_ = 0, weighed_ = 0, added_ = 0;  // which is weighed; its blocks that have been weighed, and added
+  uint32_t* weights_ = weight_lines_[0][0];      // of the block, or tail group, that is weighed
 };

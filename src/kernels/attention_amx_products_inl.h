@@ -6,7 +6,7 @@
 // weights x 32 positions. A block's keys, [Dh / 2][32][2], and its values, [16][Dv][2], are the second operand as they
 // lie, in lines that are 128 bytes or a row of values apart: so the layout is every target's. Sums are scores,
 // [column][position], and outputs, [column][dimension], whose running sums are loaded into tiles and stored again for
-// every block.
+// every few blocks.
 //
 // Line m of a sum depends on line m of the first operand only, so one row and many, and rows in place and rows of a
 // tree, go through the same instructions with equal bits.
@@ -15,6 +15,7 @@ constexpr int64_t kLineDims = 32;  // of a tile line: dimensions of a query, or 
 constexpr int64_t kKeyLineBytes = kBlockPositions * 4;
 constexpr int64_t kStepKeys = kLineDims / 2 * kKeyLineBytes;
 constexpr int64_t kLine = kTileRowBytes;
+constexpr int64_t kBlockWeights = kAttentionColumns * kLine / 4;  // [column][16 pairs]
 
 // An item's columns, cut into as few tiles as can be, all of one number of columns.
 struct ColumnTiles {
@@ -41,9 +42,11 @@ class AttentionProducts {
         columns_(args.group * args.num_rows),
         width_(ValueWidth(args.kv.head_dim)),
         steps_((args.kv.head_dim + kLineDims - 1) / kLineDims),
-        per_product_(columns_.columns < 2 * kTileRows ? args.kv.head_dim / (2 * steps_ * columns_.count) : 2),
-        per_pair_(per_product_ * steps_ * (columns_.count == 1 ? 2 : 4) * kLine),
-        share_(ShareOfColumn()),
+        pairs_((columns_.count + 1) / 2),
+        passes_(pairs_ * ((width_ + kLineDims - 1) / kLineDims)),
+        fetch_with_steps_(columns_.columns < 2 * kTileRows),
+        half_(args.kv.head_dim / 2),
+        lines_of_share_(LinesOfShare()),
         q_(reinterpret_cast<uint8_t*>(args.scratch)),
         out_(args.scratch + columns_.padded * width_),
         last_keys_(reinterpret_cast<uint8_t*>(out_ + columns_.padded * width_)) {}
@@ -77,58 +80,85 @@ class AttentionProducts {
   // values.
   void Score(int64_t column, const uint8_t* keys, float* scores) {
     CopyLastKeys(keys);
-    const uint8_t* ahead = nullptr;
-    for (int64_t step = 0; step < steps_; ++step) ScoreStep<1>(column, step, keys, &ahead);
+    for (int64_t step = 0; step < steps_; ++step) ScoreStep<1>(column, step, keys);
     StoreScores<1>(scores);
   }
   void Add(int64_t column, const uint32_t* weights, const uint8_t* values) {
-    const uint8_t* ahead = nullptr;
-    for (int64_t d = 0; d < width_; d += kLineDims) AddStep<1>(column, d, weights, values, &ahead);
+    for (int64_t d = 0; d < width_; d += kLineDims) AddStep<1>(column, d, weights, values, d == 0, true);
     StoreAllOutputs();
   }
 
-  // For all columns and step by step, so that tiles multiply while vector code makes weights of another block: first
-  // the outputs, then the scores, whichever were begun. A step is four products. `ahead`: what to fetch meanwhile.
-  void BeginOutputs(const uint32_t* weights, const uint8_t* values, const uint8_t* ahead) {
-    weights_ = weights;
-    values_ = values;
-    values_ahead_ = ahead;
-  }
-  void BeginScores(const uint8_t* keys, const uint8_t* ahead, float* scores) {
+  // For all columns and step by step, so that tiles multiply while vector code makes weights of another block. A step
+  // is four products.
+  void BeginScores(const uint8_t* keys, float* scores) {
     CopyLastKeys(keys);
     keys_ = keys;
-    keys_ahead_ = ahead;
     scores_ = scores;
   }
-  int64_t StepsLeft() const {  // of what has just been begun
-    const int64_t pairs = (columns_.count + 1) / 2;
-    return (values_ != nullptr ? pairs * ((width_ + kLineDims - 1) / kLineDims) : 0) +
-           (keys_ != nullptr ? pairs * steps_ : 0);
+  // Outputs += weights [count][kBlockWeights] * values [count]. A pass adds all `count` blocks to two tiles of columns
+  // by 32 dimensions.
+  void BeginOutputs(const uint32_t* weights, const uint8_t* const* values, int64_t count) {
+    weights_ = weights;
+    values_ = values;
+    count_ = count;
+    pass_ = due_ = values_tile_ = 0;
   }
+  // Makes one of `parts` parts of the passes due.
+  void MakeDue(int64_t parts) {
+    if (values_ == nullptr) return;
+    due_ += (passes_ + parts - 1) / parts;
+    if (due_ > passes_) due_ = passes_;
+  }
+  // Of passes that are due and of scores that have just been begun.
+  int64_t StepsLeft() const { return (due_ - pass_) * count_ + (keys_ != nullptr ? pairs_ * steps_ : 0); }
   void Step() {
-    if (values_ != nullptr) {
+    if (pass_ < due_) {
       StepOfOutputs();
     } else if (keys_ != nullptr) {
       StepOfScores();
     }
+    if (fetch_with_steps_) Fetch(1);
+  }
+  // All steps that are left, or those of all passes too.
+  void Finish() {
+    while (pass_ < due_ || keys_ != nullptr) Step();
   }
   void FinishOutputs() {
-    while (values_ != nullptr) StepOfOutputs();
-  }
-  void Finish() {
-    while (values_ != nullptr || keys_ != nullptr) Step();
+    Finish();
+    if (values_ == nullptr) return;
+    due_ = passes_;
+    Finish();
   }
 
-  // A column's part of what is fetched of a block, while its weights are made.
-  [[gnu::always_inline]] void FetchShare(int64_t column, const uint8_t* keys, const uint8_t* values) const {
-    const int64_t begin = columns_.count / 2 * per_pair_ + column * share_;
-    for (int64_t at = begin; at < begin + share_; at += kLine) {
-      __builtin_prefetch(keys + at, 0, 2);
-      __builtin_prefetch(values + at, 0, 2);
+  // Keys and values of another block, by equal shares: with each column that is weighed, and with each step where
+  // columns are few. Many prefetches in a row hold up the tile loads behind them, and both halves of both (two pages
+  // each with 128 dimensions) in turn come faster than one after the other.
+  void FetchLater(const uint8_t* keys) {
+    FetchRest();
+    keys_ahead_ = keys;
+    values_ahead_ = keys + (args_.kv.values - args_.kv.keys);
+    lines_ahead_ = half_;
+  }
+  [[gnu::always_inline]] void Fetch(int64_t shares) {
+    int64_t lines = shares * lines_of_share_;
+    if (lines > lines_ahead_) lines = lines_ahead_;
+    lines_ahead_ -= lines;
+    for (const uint8_t* end = keys_ahead_ + lines * kLine; keys_ahead_ < end; keys_ahead_ += kLine) {
+      __builtin_prefetch(keys_ahead_, 0, 2);
+      __builtin_prefetch(values_ahead_, 0, 2);
+      __builtin_prefetch(keys_ahead_ + half_ * kLine, 0, 2);
+      __builtin_prefetch(values_ahead_ + half_ * kLine, 0, 2);
+      values_ahead_ += kLine;
     }
   }
+  void FetchRest() { Fetch(lines_ahead_); }  // a share is a line or more
 
  private:
+  int64_t LinesOfShare() const {
+    const int64_t shares = columns_.columns + (fetch_with_steps_ ? pairs_ * steps_ + passes_ : 0);
+    return (half_ + shares - 1) / shares;
+  }
+
   // To [step][column][32].
   void PackQuery(int64_t column) {
     const int64_t head_dim = args_.kv.head_dim;
@@ -151,7 +181,7 @@ class AttentionProducts {
 
   // Step s of the scores of kTiles tiles of columns, from `column` on, against a block that CopyLastKeys has seen.
   template <int kTiles>
-  void ScoreStep(int64_t column, int64_t s, const uint8_t* keys, const uint8_t** ahead) {
+  void ScoreStep(int64_t column, int64_t s, const uint8_t* keys) {
     const bool copied = s + 1 == steps_ && LastStepDims() > 0;
     const uint8_t* from = copied ? last_keys_ : keys + s * kStepKeys;
     const uint8_t* q = q_ + (s * columns_.padded + column) * kLine;
@@ -159,16 +189,12 @@ class AttentionProducts {
     tiles_.template LoadLines<0>(q, kLine);
     tiles_.template LoadLines<6>(from, kKeyLineBytes);
     tiles_.template MultiplyBf16<2, 0, 6>();
-    Fetch(ahead);
     tiles_.template LoadLines<7>(from + kLine, kKeyLineBytes);
     tiles_.template MultiplyBf16<3, 0, 7>();
-    Fetch(ahead);
     if constexpr (kTiles == 2) {
       tiles_.template LoadLines<1>(q + columns_.rows * kLine, kLine);
       tiles_.template MultiplyBf16<4, 1, 6>();
-      Fetch(ahead);
       tiles_.template MultiplyBf16<5, 1, 7>();
-      Fetch(ahead);
     }
   }
   template <int kTiles>
@@ -193,39 +219,36 @@ class AttentionProducts {
 
   // Outputs from `out` on, of kChunks * 16 dimensions: out += weights in registers 0, 1 * values.
   template <int kTiles, int kChunks>
-  void AddChunks(float* out, const uint8_t* values, const uint8_t** ahead) {
+  void AddChunks(float* out, const uint8_t* values, bool change) {
     const int64_t stride = 4 * width_, next = columns_.rows * width_;
     tiles_.template LoadLines<6>(values, stride);
-    ChangeOutputs<2>(out);
+    if (change) ChangeOutputs<2>(out);
     tiles_.template MultiplyBf16<2, 0, 6>();
-    Fetch(ahead);
     if constexpr (kChunks == 2) {
       tiles_.template LoadLines<7>(values + kLine, stride);
-      ChangeOutputs<3>(out + 16);
+      if (change) ChangeOutputs<3>(out + 16);
       tiles_.template MultiplyBf16<3, 0, 7>();
-      Fetch(ahead);
     }
     if constexpr (kTiles == 2) {
-      ChangeOutputs<4>(out + next);
+      if (change) ChangeOutputs<4>(out + next);
       tiles_.template MultiplyBf16<4, 1, 6>();
-      Fetch(ahead);
     }
     if constexpr (kTiles == 2 && kChunks == 2) {
-      ChangeOutputs<5>(out + next + 16);
+      if (change) ChangeOutputs<5>(out + next + 16);
       tiles_.template MultiplyBf16<5, 1, 7>();
-      Fetch(ahead);
     }
   }
-  // The same from dimension d on, 32 or what is left. Weights are loaded with the first.
+  // The same from dimension d on, 32 or what is left. `load`: the weights are not in their registers yet; `change`: the
+  // outputs are not.
   template <int kTiles>
-  void AddStep(int64_t column, int64_t d, const uint32_t* weights, const uint8_t* values, const uint8_t** ahead) {
-    if (d == 0) {
+  void AddStep(int64_t column, int64_t d, const uint32_t* weights, const uint8_t* values, bool load, bool change) {
+    if (load) {
       tiles_.template LoadLines<0>(weights + 16 * column, kLine);
       if constexpr (kTiles == 2) tiles_.template LoadLines<1>(weights + 16 * (column + columns_.rows), kLine);
     }
     float* to = out(column) + d;
-    d + kLineDims <= width_ ? AddChunks<kTiles, 2>(to, values + 4 * d, ahead)
-                            : AddChunks<kTiles, 1>(to, values + 4 * d, ahead);
+    d + kLineDims <= width_ ? AddChunks<kTiles, 2>(to, values + 4 * d, change)
+                            : AddChunks<kTiles, 1>(to, values + 4 * d, change);
   }
 
   // The outputs at `out` in place of those in the register, right before the product that adds to them: the moves of
@@ -251,68 +274,55 @@ class AttentionProducts {
   }
 
   void StepOfOutputs() {
-    const int64_t column = tile_ * columns_.rows, d = step_ * kLineDims;
-    if (d == 0) ahead_ = PartOf(values_ahead_);
-    tile_ + 1 < columns_.count ? AddStep<2>(column, d, weights_, values_, &ahead_)
-                               : AddStep<1>(column, d, weights_, values_, &ahead_);
-    if (!NextStep(d + kLineDims >= width_)) return;
+    const uint32_t* weights = weights_ + block_ * kBlockWeights;
+    const bool change = block_ == 0;
+    const int64_t column = values_tile_ * columns_.rows;
+    values_tile_ + 1 < columns_.count ? AddStep<2>(column, dimension_, weights, values_[block_], true, change)
+                                      : AddStep<1>(column, dimension_, weights, values_[block_], true, change);
+    if (++block_ < count_) return;
+    block_ = 0;
+    dimension_ += kLineDims;
+    if (dimension_ >= width_) {
+      dimension_ = 0;
+      values_tile_ += 2;
+    }
+    if (++pass_ < due_) return;
     StoreAllOutputs();
-    values_ = nullptr;
+    if (pass_ == passes_) values_ = nullptr;
   }
   void StepOfScores() {
-    const int64_t column = tile_ * columns_.rows, step = step_;
-    const bool two = tile_ + 1 < columns_.count, last = step + 1 == steps_;
-    if (step == 0) ahead_ = PartOf(keys_ahead_);
-    two ? ScoreStep<2>(column, step, keys_, &ahead_) : ScoreStep<1>(column, step, keys_, &ahead_);
+    const int64_t column = tile_ * columns_.rows;
+    const bool two = tile_ + 1 < columns_.count;
+    two ? ScoreStep<2>(column, step_, keys_) : ScoreStep<1>(column, step_, keys_);
+    if (++step_ < steps_) return;
     float* scores = scores_ + column * kBlockPositions;
-    if (last) two ? StoreScores<2>(scores) : StoreScores<1>(scores);
-    if (NextStep(last)) keys_ = nullptr;
-  }
-  // Whether that was the last.
-  bool NextStep(bool last_of_tile) {
-    ++step_;
-    if (!last_of_tile) return false;
+    two ? StoreScores<2>(scores) : StoreScores<1>(scores);
     step_ = 0;
     tile_ += 2;
-    if (tile_ < columns_.count) return false;
+    if (tile_ < columns_.count) return;
     tile_ = 0;
-    return true;
-  }
-
-  // What a product has time for.
-  void Fetch(const uint8_t** ahead) const {
-    if (*ahead == nullptr) return;
-    for (int64_t i = 0; i < per_product_; ++i, *ahead += kLine) __builtin_prefetch(*ahead, 0, 2);
-  }
-  // What the products of tile_ and the one behind fetch of a block's keys or values.
-  const uint8_t* PartOf(const uint8_t* ahead) const {
-    const int64_t begin = tile_ / 2 * per_pair_;
-    return begin + per_pair_ <= args_.kv.head_dim * kLine ? ahead + begin : nullptr;
-  }
-  int64_t ShareOfColumn() const {
-    const int64_t left = args_.kv.head_dim * kLine - columns_.count / 2 * per_pair_;
-    if (columns_.columns < 2 * kTileRows || left <= 0) return 0;
-    return (left / kLine + columns_.columns - 1) / columns_.columns * kLine;
+    keys_ = nullptr;
   }
 
   const AttentionArgs& args_;
   const ColumnTiles columns_;
-  const int64_t width_, steps_;  // Dv; products of 32 dimensions in a score
-  // Lines of another block that are fetched with each product, bytes of its keys, and of its values, with the products
-  // of two tiles and with each column's weights. Many prefetches in a row hold up the tile loads behind them. Few
-  // columns have no time for a block: all lines go with the products.
-  const int64_t per_product_, per_pair_, share_;
-  uint8_t* q_;          // [step][column][32], bf16
-  float* out_;          // [column][Dv]
-  uint8_t* last_keys_;  // [16][32][2]
+  const int64_t width_, steps_;   // Dv; products of 32 dimensions in a score
+  const int64_t pairs_, passes_;  // of tiles of columns; of a group of blocks' values
+  const bool fetch_with_steps_;
+  const int64_t half_, lines_of_share_;  // lines of a half of a block's keys, and of its values; of them, in a share
+  uint8_t* q_;                           // [step][column][32], bf16
+  float* out_;                           // [column][Dv]
+  uint8_t* last_keys_;                   // [16][32][2]
   int64_t configured_rows_ = 0;
   float* out_here_[4] = {};  // outputs in registers 2 .. 5
-  // What has been begun (null: nothing, or no more), where its next step is, and what that fetches.
-  const uint32_t* weights_ = nullptr;
-  const uint8_t *values_ = nullptr, *values_ahead_ = nullptr;
-  const uint8_t *keys_ = nullptr, *keys_ahead_ = nullptr;
+  // What has been begun (null: nothing, or no more), and where its next step is.
+  const uint8_t* keys_ = nullptr;
   float* scores_ = nullptr;
   int64_t tile_ = 0, step_ = 0;
-  const uint8_t* ahead_ = nullptr;
+  const uint32_t* weights_ = nullptr;
+  const uint8_t* const* values_ = nullptr;
+  int64_t count_ = 0, pass_ = 0, due_ = 0, values_tile_ = 0, dimension_ = 0, block_ = 0;
+  const uint8_t *keys_ahead_ = nullptr, *values_ahead_ = nullptr;  // half of what is left to fetch
+  int64_t lines_ahead_ = 0;
   Tiles tiles_;
 };

@@ -41,13 +41,15 @@ inline Scaled ScaleScores(float scale, const float* scores, const Range* range) 
 // scaled each time.
 constexpr float kMaxAbove = 16.0F;
 
+inline bool IsAbove(const Scaled& scores, float reference) {
+  return AnyLess(Set(reference + kMaxAbove), Max(scores.low, scores.high));
+}
 // Raises a column's reference to the largest of its scores, where that lies too far above. Returns by how much, as a
 // negative number; 0 when it stays.
 inline float Raise(const Scaled& scores, float& reference) {
-  const Lanes both = Max(scores.low, scores.high);
-  if (!AnyLess(Set(reference + kMaxAbove), both)) return 0.0F;
+  if (!IsAbove(scores, reference)) return 0.0F;
   const float old = reference;
-  reference = TreeMax(both);
+  reference = TreeMax(Max(scores.low, scores.high));
   return old - reference;
 }
 
