@@ -47,6 +47,17 @@ TEST(ArgmaxTest, LowestIndexAmongEquals) {
   EXPECT_EQ(Argmax(std::vector<float>{1, kInf, kInf}), 1);
 }
 
+TEST(ArgmaxTest, LowestIndexAmongEqualsInLongRows) {
+  for (const size_t size : {511, 512, 513, 1100, 4096}) {
+    for (const size_t first : {size_t{0}, size_t{31}, size / 2, size - 1}) {
+      std::vector<float> values(size, -3.0F);
+      values[size / 3] = kNan;
+      for (size_t t = first; t < size; t += 200) values[t] = 2.0F;
+      EXPECT_EQ(Argmax(values), static_cast<int32_t>(first)) << size;
+    }
+  }
+}
+
 // Few distinct values, so that ties are everywhere; NaN and infinities among them.
 std::vector<float> Awkward(std::mt19937& random, size_t size) {
   std::vector<float> values(size);
