@@ -19,6 +19,8 @@
 namespace hydrant::kernels {
 namespace {
 
+#include "kernels/matmul_packed_amx_stream_inl.h"
+
 #include "kernels/matmul_packed_amx_inl.h"
 #include "kernels/matmul_packed_amx_vectors_plain.h"
 #include "kernels/peak_amx_inl.h"
@@ -110,6 +112,19 @@ TEST(AmxMatmulTest, LongPanelsGiveThePortableBits) {
   for (const PackedType type : {PackedType::kW8, PackedType::kW4}) {
     for (const int64_t rows : {3, 70}) Check(type, rows, 70, 2000, false);
     Check(type, 35, 35, 40000, false);
+  }
+}
+
+// Steps expanded in a ring: chunks with and without a short one at the end, one that a group of panels begins and
+// another ends, two to four pairs of row blocks, the last of one block or two.
+TEST(AmxMatmulTest, LongChunksGiveThePortableBits) {
+  for (const int64_t rows : {33, 49, 65, 96, 100, 128}) {
+    for (const int64_t steps : {4, 5, 7, 8, 11, 14}) {
+      for (const int64_t outputs : {7, 32, 90}) {
+        Check(PackedType::kW4, rows, outputs, steps * 128 - 5, false, {false, true, 3});
+        if (HasFatalFailure()) return;
+      }
+    }
   }
 }
 

@@ -20,39 +20,14 @@
 // Where a call's panels are no whole number of groups, the last group begins some panels earlier: those are multiplied
 // twice and stored once. A call of one panel takes it as both of a group.
 
-#define HYDRANT_INLINE __attribute__((always_inline)) inline
-
 constexpr int64_t kChunkSteps = 2;
-constexpr int64_t kExpandedPanelBytes = 2 * kTileBytes;  // of a step: [16 outputs][half][64]
-constexpr int64_t kLeadSteps = 2;                        // w4: prefetched ahead of what is expanded, 2 KB of a panel
-constexpr int kFour = 4;                                 // panels, with as many row blocks at most
+constexpr int64_t kRingSteps = 5;  // of which a chunk multiplies all but one
+constexpr int64_t kLongChunkSteps = kRingSteps - 1;
+constexpr int64_t kLeadSteps = 2;  // w4: prefetched ahead of what is expanded, 2 KB of a panel
+constexpr int kFour = 4;           // panels, with as many row blocks at most
 // Outputs are lines far apart, which miss the caches: made group by group their stores hold up those of the expansion,
 // one by one; made together they are neighbours in turn.
 constexpr int64_t kBatchGroups = 8;
-
-// Which quarters of the next step or chunk are expanded, and fetched ahead, beside some products.
-struct Share {
-  int first, count;
-};
-constexpr Share kAll{0, 4}, kFirstHalf{0, 2}, kSecondHalf{2, 2}, kNone{0, 0};
-// Block `block` of up to four.
-constexpr Share ShareOf(int block, int blocks) {
-  if (blocks == 1) return kAll;
-  if (blocks == 2) return {2 * block, 2};
-  if (blocks == 3) return block == 0 ? kFirstHalf : Share{block + 1, 1};
-  return {block, 1};
-}
-
-template <int kValue>
-struct Part {
-  static constexpr int value = kValue;
-};
-
-// The same place in each panel of a group.
-template <int kPanels>
-struct Places {
-  const uint8_t* at[kPanels];
-};
 
 template <typename Tiles, typename Vectors>
 class TileMatmul {
@@ -69,9 +44,6 @@ class TileMatmul {
   }
 
  private:
-  template <bool kW4>
-  static constexpr int64_t kStepBytes = kW4 ? kTileBytes : 2 * kTileBytes;  // of one panel's codes
-
   // The first panel of the group that covers `panel`.
   int64_t GroupAt(int64_t panel) const { return panel + group_ <= end_ ? panel : end_ - group_; }
   const uint8_t* BytesOf(int64_t group) const { return args_.panels + group * args_.panel_bytes; }
@@ -83,35 +55,9 @@ class TileMatmul {
 
   template <int kPanels>
   HYDRANT_INLINE Places<kPanels> InEach(const uint8_t* first) const {
-    Places<kPanels> places;
-    places.at[0] = first;
-#pragma GCC unroll 4
-    for (int p = 1; p < kPanels; ++p) places.at[p] = places.at[p - 1] + stride_;
-    return places;
+    return PlacesFrom<kPanels>(first, stride_);
   }
 
-  // Table numbers and codes of a step.
-  struct StepSource {
-    const uint8_t *tables, *codes;
-  };
-  template <bool kW4>
-  HYDRANT_INLINE static StepSource SourceOf(const uint8_t* panel, int64_t step) {
-    if constexpr (kW4) return {panel + TablesAtW4(step), panel + CodesAtW4(step)};
-    return {nullptr, panel + step * kStepBytes<kW4>};
-  }
-
-  // Steps of a group's first panel and of the next group's after them. When that has fewer than what is asked for, its
-  // first step stands for the rest.
-  template <bool kW4>
-  struct Stream {
-    const uint8_t *here, *after;
-    int64_t steps;
-    HYDRANT_INLINE StepSource At(int64_t step) const {
-      const uint8_t* panel = step < steps ? here : after;
-      const int64_t next = step < 2 * steps ? step - steps : 0;
-      return SourceOf<kW4>(panel, step < steps ? step : next);
-    }
-  };
   template <bool kW4>
   HYDRANT_INLINE Stream<kW4> StreamOf(int64_t panel) const {
     return {BytesOf(GroupAt(panel)), BytesAfter(panel), args_.steps};
@@ -134,13 +80,16 @@ class TileMatmul {
     PrefetchFirst<kPanels>(kW4 ? CodesAtW4(kLeadSteps + 1) : kTileBytes);
     if constexpr (kW4) {
       constexpr int64_t kSlotBytes = kPanels * kExpandedPanelBytes;
-      const int64_t steps = by_chunks && args_.steps >= kChunkSteps ? kChunkSteps : 1;
+      const int64_t chunk_steps = args_.steps >= kLongChunkSteps ? kLongChunkSteps : kChunkSteps;
+      const int64_t steps = by_chunks && args_.steps >= kChunkSteps ? chunk_steps : 1;
       for (int64_t s = 0; s < steps; ++s) ExpandStep<kPanels>(BytesOf(begin_), s, buffer_ + s * kSlotBytes);
     }
     int64_t first = begin_, groups = 0;
     for (int64_t panel = begin_; panel < end_; panel += group_) {
       if constexpr (kPanels == kFour) {
         FourPanels(panel, groups);
+      } else if (by_chunks && kW4 && args_.steps >= kLongChunkSteps) {
+        LongChunks(panel, groups);
       } else if (by_chunks) {
         Chunks<kW4>(panel, groups);
       } else {
@@ -161,12 +110,6 @@ class TileMatmul {
       PrefetchEach(InEach<kPanels>(panel + at));
     }
   }
-  template <int kPanels>
-  HYDRANT_INLINE static void PrefetchEach(const Places<kPanels>& places) {
-#pragma GCC unroll 4
-    for (int p = 0; p < kPanels; ++p) __builtin_prefetch(places.at[p]);
-  }
-
   void ExpandPanel(const StepSource& source, uint8_t* to) const {
     for (int64_t o = 0; o < kPanelOutputs; o += 4) {
       Vectors::template Expand<4>(source.codes + o * kLineBytes, source.tables + 2 * o, args_.dictionary,
@@ -177,39 +120,6 @@ class TileMatmul {
   void ExpandStep(const uint8_t* group, int64_t step, uint8_t* to) const {
     for (int64_t p = 0; p < kPanels; ++p) {
       ExpandPanel(SourceOf<true>(group + p * stride_, step), to + p * kExpandedPanelBytes);
-    }
-  }
-
-  // What goes on beside the products of a step: w4: expansion of the step at `next` to `to`; prefetch of as many
-  // lines of the panels at `later`, and for w8, of which steps have 32, at `later2`.
-  template <int kPanels>
-  struct Beside {
-    Places<kPanels> next, tables, later, later2;
-    const uint8_t* dictionary;
-    uint8_t* to;
-    // Line n of those to prefetch: one of every panel in turn.
-    HYDRANT_INLINE const uint8_t* Later(int n) const {
-      const int panel = n % kPanels, line = n / kPanels;
-      return (line < kTileRows ? later : later2).at[panel] + line % kTileRows * kLineBytes;
-    }
-  };
-  // A share of it behind one product of `kProducts`, a few lines of each in turn: 8 prefetches in a row cost 5 % with
-  // 16 rows.
-  template <bool kW4, Share kShare, int kPart, int kProducts, int kPanels>
-  HYDRANT_INLINE static void Do(const Beside<kPanels>& beside) {
-    if constexpr (kShare.count == 0) return;
-    constexpr int kQuarter = kPanels * kStepBytes<kW4> / kLineBytes / 4;
-    constexpr int kLines = kShare.count * kQuarter / kProducts, kTogether = kLines < 4 ? kLines : 4;
-    constexpr int kFirst = kShare.first * kQuarter + kPart * kLines;
-#pragma GCC unroll 16
-    for (int n = kFirst; n < kFirst + kLines; n += kTogether) {
-#pragma GCC unroll 4
-      for (int line = n; line < n + kTogether; ++line) __builtin_prefetch(beside.Later(line));
-      if constexpr (kW4) {
-        const int panel = n / static_cast<int>(kPanelOutputs), o = n % static_cast<int>(kPanelOutputs);
-        Vectors::template Expand<kTogether>(beside.next.at[panel] + o * kLineBytes, beside.tables.at[panel] + 2 * o,
-                                            beside.dictionary, beside.to + n * 2 * kLineBytes);
-      }
     }
   }
 
@@ -300,7 +210,7 @@ class TileMatmul {
                            const Beside<kPanels>& beside) {
     const auto change = [&](auto sum) __attribute__((always_inline)) { ChangeSum<sum.value>(sums); };
     const auto then = [&](auto part) __attribute__((always_inline)) {
-      Do<kW4, kShare, part.value, 2 * kPanels * kBlocks>(beside);
+      Do<Vectors, kW4, kShare, part.value, 2 * kPanels * kBlocks>(beside);
     };
     if constexpr (kBlocks == 1) {
       MultiplyOne<kW4, kPanels, kOnce, 0>(a, b0, change, then);
@@ -455,6 +365,96 @@ class TileMatmul {
     }
   }
 
+  // The same with w4 and longer chunks, so that sums move half as often: expanded steps lie in a ring with room for one
+  // step more than a chunk has. It is filled beside the first pair of row blocks, and while the last pair multiplies,
+  // each step's place is taken by the step that comes a ring later, as soon as it is free.
+  void LongChunks(int64_t panel, int64_t group) {
+    const Stream<true> stream = StreamOf<true>(panel);
+    const int64_t last = (args_.num_blocks - 1) / 2;  // pair
+    for (int64_t first = 0; first < args_.steps;) {
+      const int64_t left = args_.steps - first, steps = left < kLongChunkSteps ? left : kLongChunkSteps;
+      const bool whole = steps == kLongChunkSteps;
+      for (int64_t pair = 0; pair <= last; ++pair) {
+        const bool two = 2 * pair + 1 < args_.num_blocks;
+        const LongChunk chunk{stream, first, steps, pair, SumsOf(group, pair)};
+        if (whole && pair == 0) {
+          MultiplyLongChunk<2, Turn::kFirst>(chunk);
+        } else if (whole && pair == last) {
+          two ? MultiplyLongChunk<2, Turn::kLast>(chunk) : MultiplyLongChunk<1, Turn::kLast>(chunk);
+        } else {
+          two ? MultiplyLongChunk<2, Turn::kMiddle>(chunk) : MultiplyLongChunk<1, Turn::kMiddle>(chunk);
+        }
+      }
+      for (int64_t s = kLongChunkSteps; !whole && s < kLongChunkSteps + steps; ++s) {  // a short last chunk
+        const StepSource next = stream.At(first + s);
+        ExpandPanel(next, InRing(s));
+        ExpandPanel({next.tables + stride_, next.codes + stride_}, InRing(s) + kExpandedPanelBytes);
+      }
+      first += steps;
+      ring_ = (ring_ + steps) % kRingSteps;
+    }
+  }
+  // Where step `step` of the chunk, or one behind it, is expanded.
+  uint8_t* InRing(int64_t step) { return buffer_ + (ring_ + step) % kRingSteps * 2 * kExpandedPanelBytes; }
+
+  enum class Turn { kFirst, kMiddle, kLast };
+  struct LongChunk {
+    const Stream<true>& stream;
+    int64_t first, steps, pair;
+    int32_t (*sums)[256];
+  };
+
+  // A pair of row blocks, or one. Beside it: beside the first pair a step is expanded, beside the last one from its
+  // second step on one for each; beside each of the first four pairs a quarter of the chunk after the next is fetched,
+  // to L2. (Fetched to L1: 3 % slower with 128 rows, no faster than chunks of two steps.)
+  template <int kBlocks, Turn kTurn>
+  void MultiplyLongChunk(const LongChunk& chunk) {
+    constexpr int kProducts = 4 * kBlocks, kLines = 2 * static_cast<int>(kTileRows) / kProducts;
+    const int64_t block = 2 * chunk.pair;
+    const int8_t* b0 = args_.blocks[block].codes + chunk.first * 2 * kTileBytes;
+    const int8_t* b1 = args_.blocks[block + kBlocks - 1].codes + chunk.first * 2 * kTileBytes;
+    const StepSource later = chunk.stream.At(chunk.first + 2 * kLongChunkSteps + chunk.pair);
+    PrefetchEach(InEach<2>(later.tables));
+    Change sums = ChangeTo({chunk.sums, 2 * kBlocks}, chunk.first);
+    for (int64_t step = 0; step < chunk.steps; ++step) {
+      const int64_t ahead = kLongChunkSteps + (kTurn == Turn::kLast ? step : 0);
+      const StepSource next = chunk.stream.At(chunk.first + ahead);
+      uint8_t* to = InRing(ahead);
+      const auto expand = [&]<int kTogether>(Part<kTogether> /*lines*/, int64_t n) __attribute__((always_inline)) {
+        const int64_t o = n % kPanelOutputs, panel = n / kPanelOutputs * stride_;
+        Vectors::template Expand<kTogether>(next.codes + panel + o * kLineBytes, next.tables + panel + 2 * o,
+                                            args_.dictionary, to + n * 2 * kLineBytes);
+      };
+      const auto change = [&](auto sum) __attribute__((always_inline)) { ChangeSum<sum.value>(sums); };
+      const auto then = [&](auto part) __attribute__((always_inline)) {
+        if constexpr (kTurn == Turn::kFirst && part.value % 2 == 0) {
+          expand(Part<2>(), step * kProducts + part.value);
+        } else if (kTurn == Turn::kLast && step > 0) {
+#pragma GCC unroll 2
+          for (int n = part.value * kLines; n < (part.value + 1) * kLines; n += 4) expand(Part<4>(), n);
+        }
+        const uint8_t* line = later.codes + (step * 4 + part.value * 4 / kProducts) * kLineBytes;
+        if constexpr (part.value * 8 % kProducts == 0) __builtin_prefetch(line + part.value % 2 * stride_, 0, 2);
+        if constexpr (kBlocks == 1) __builtin_prefetch(line + (part.value + 1) % 2 * stride_, 0, 2);
+      };
+      MultiplyStep<kBlocks>(InRing(step), b0, b1, change, then);
+      sums.now = false;
+      b0 += 2 * kTileBytes;
+      b1 += 2 * kTileBytes;
+    }
+  }
+  template <int kBlocks, typename Change, typename Then>
+  HYDRANT_INLINE void MultiplyStep(const uint8_t* expanded, const int8_t* b0, const int8_t* b1, const Change& change,
+                                   const Then& then) {
+    const auto a = PlacesFrom<2>(expanded, kExpandedPanelBytes);
+    if constexpr (kBlocks == 1) {
+      MultiplyOne<true, 2, true, 0>(a, b0, change, then);
+    } else {
+      MultiplyTwo<true, 0>(a, b0, b1, change, then);
+      MultiplyTwo<true, 1>(a, b0, b1, change, then);
+    }
+  }
+
   // [16 outputs][16 rows] each, of group `group` of a batch: four panels: [block][panel]; two: [pair of
   // blocks][panel][of the pair], a last block alone is its pair.
   int32_t (*SumsOf(int64_t group, int64_t block_pair))[256] { return sums_ + group * sums_of_group_ + 4 * block_pair; }
@@ -477,14 +477,15 @@ class TileMatmul {
   }
 
   static constexpr int64_t kChunkBytes = kChunkSteps * 2 * kExpandedPanelBytes;
-  static constexpr int64_t kBufferBytes = 2 * kFour * kExpandedPanelBytes;
-  static_assert(2 * kChunkBytes <= kBufferBytes);
+  static constexpr int64_t kBufferBytes = kRingSteps * 2 * kExpandedPanelBytes;
+  static_assert(2 * kChunkBytes <= kBufferBytes && 2 * kFour * kExpandedPanelBytes <= kBufferBytes);
 
   const PackedMatmulArgs& args_;
   int64_t begin_, end_;
   int64_t group_ = 0, stride_ = 0;  // panels from group to group; bytes from panel to panel of one
   int64_t sums_of_group_ = 0;
   int64_t slot_ = 0;  // of the buffer, where the step or chunk to multiply is
+  int64_t ring_ = 0;  // likewise, of a long chunk's first step
   Sums here_;         // where those in registers belong
   Tiles tiles_;
   alignas(4096) uint8_t buffer_[kBufferBytes];  // two steps or chunks in turn
