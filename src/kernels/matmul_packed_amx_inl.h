@@ -11,9 +11,9 @@
 // What sums do not stay in registers for all inputs lie in memory while others are there. With two panels and more than
 // two row blocks they move once in a chunk of a few steps, with four panels in each step. Behind every product an equal
 // share of the next step or chunk is expanded, because a tile load cannot take bytes from the store buffer, and as many
-// lines are prefetched. Hardly anything in these loops branches but their ends: what a core does while it waits for
-// memory is what it has already decoded. For the same reason sums change places one by one, each before the product
-// that needs it.
+// lines are prefetched; long chunks (LongChunks) have no room for that and expand where there is. Hardly anything in
+// these loops branches but their ends: what a core does while it waits for memory is what it has already decoded. For
+// the same reason sums change places one by one, each before the product that needs it.
 //
 // Sums become outputs for several groups of panels at once (kBatchGroups).
 //
@@ -212,6 +212,11 @@ class TileMatmul {
     const auto then = [&](auto part) __attribute__((always_inline)) {
       Do<Vectors, kW4, kShare, part.value, 2 * kPanels * kBlocks>(beside);
     };
+    MultiplyStep<kW4, kPanels, kBlocks, kOnce>(a, b0, b1, change, then);
+  }
+  template <bool kW4, int kPanels, int kBlocks, bool kOnce, typename Change, typename Then>
+  HYDRANT_INLINE void MultiplyStep(const Places<kPanels>& a, const int8_t* b0, const int8_t* b1, const Change& change,
+                                   const Then& then) {
     if constexpr (kBlocks == 1) {
       MultiplyOne<kW4, kPanels, kOnce, 0>(a, b0, change, then);
     } else {
@@ -434,24 +439,13 @@ class TileMatmul {
           for (int n = part.value * kLines; n < (part.value + 1) * kLines; n += 4) expand(Part<4>(), n);
         }
         const uint8_t* line = later.codes + (step * 4 + part.value * 4 / kProducts) * kLineBytes;
-        if constexpr (part.value * 8 % kProducts == 0) __builtin_prefetch(line + part.value % 2 * stride_, 0, 2);
+        __builtin_prefetch(line + part.value % 2 * stride_, 0, 2);
         if constexpr (kBlocks == 1) __builtin_prefetch(line + (part.value + 1) % 2 * stride_, 0, 2);
       };
-      MultiplyStep<kBlocks>(InRing(step), b0, b1, change, then);
+      MultiplyStep<true, 2, kBlocks, true>(PlacesFrom<2>(InRing(step), kExpandedPanelBytes), b0, b1, change, then);
       sums.now = false;
       b0 += 2 * kTileBytes;
       b1 += 2 * kTileBytes;
-    }
-  }
-  template <int kBlocks, typename Change, typename Then>
-  HYDRANT_INLINE void MultiplyStep(const uint8_t* expanded, const int8_t* b0, const int8_t* b1, const Change& change,
-                                   const Then& then) {
-    const auto a = PlacesFrom<2>(expanded, kExpandedPanelBytes);
-    if constexpr (kBlocks == 1) {
-      MultiplyOne<true, 2, true, 0>(a, b0, change, then);
-    } else {
-      MultiplyTwo<true, 0>(a, b0, b1, change, then);
-      MultiplyTwo<true, 1>(a, b0, b1, change, then);
     }
   }
 
