@@ -281,7 +281,8 @@ int32_t Argmax(std::span<const float> values) {
     block = here;
     begin = t;
   }
-  return block.empty() ? 0 : static_cast<int32_t>(begin + (std::ranges::find(block, max) - block.begin()));
+  const auto at = static_cast<size_t>(std::ranges::find(block, max) - block.begin());
+  return static_cast<int32_t>(begin + at);
 }
 
 void TopK(std::span<const float> values, int32_t k, std::vector<int32_t>& out) {

@@ -48,7 +48,7 @@ TEST(ArgmaxTest, LowestIndexAmongEquals) {
 }
 
 TEST(ArgmaxTest, LowestIndexAmongEqualsInLongRows) {
-  for (const size_t size : {511, 512, 513, 1100, 4096}) {
+  for (const size_t size : {size_t{511}, size_t{512}, size_t{513}, size_t{1100}, size_t{4096}}) {
     for (const size_t first : {size_t{0}, size_t{31}, size / 2, size - 1}) {
       std::vector<float> values(size, -3.0F);
       values[size / 3] = kNan;
