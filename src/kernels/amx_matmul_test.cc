@@ -222,12 +222,12 @@ struct WatchedVectors : PlainVectors {
 TEST(AmxMatmulTest, TilesAreLoadedSomeTimeAfterTheyAreWritten) {
   for (const int64_t panels : {3, 7}) {  // go by two, by four
     for (const int64_t rows : {16, 32, 48, 64, 80}) {
-      for (const int64_t inputs : {128, 512}) {
+      for (const int64_t inputs : {128, 384, 512, 1100}) {
         const TestPackedMatrix weight(PackedType::kW4, 16 * panels, inputs, 1);
         TestCodes codes(rows, inputs, false, 2);
         Clock clock;
         clock.first_step = 24;
-        clock.written.assign(2 * kFour * kExpandedPanelBytes, -1);
+        clock.written.assign(kRingSteps * 2 * kExpandedPanelBytes, -1);
         clock_now = &clock;
         const auto watched = [](const PackedMatmulArgs& args, int64_t begin, int64_t end) {
           TilePackedMatmul<WatchedTiles, WatchedVectors>(args, begin, end);
@@ -236,8 +236,10 @@ TEST(AmxMatmulTest, TilesAreLoadedSomeTimeAfterTheyAreWritten) {
         EXPECT_EQ(out, Product(PortableKernels(), PackedMatmulPortable, weight, codes, {}));
         EXPECT_GT(clock.loads, 0);
         // The last panel's lines, written last, are the nearest: a step begins with products by the first. By chunks
-        // another step of the last row block lies between, where there is one.
-        const int64_t by_two = rows == 16 ? 4 : rows == 32 ? 5 : inputs == 512 ? 13 : 3;
+        // another step of the last row block lies between, where there is one; by long chunks three of the next first
+        // pair.
+        const int64_t by_chunks = inputs >= 128 * kLongChunkSteps ? 28 : inputs == 384 ? 13 : 3;
+        const int64_t by_two = rows == 16 ? 4 : rows == 32 ? 5 : by_chunks;
         EXPECT_GE(clock.nearest, panels < kFour || rows > 64 ? by_two : rows == 16 ? 10 : 7) << panels << " " << rows;
       }
     }
