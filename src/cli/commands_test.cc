@@ -335,6 +335,8 @@ TEST(CommandsTest, RunReadsWhatConvertWrites) {
   EXPECT_TRUE(seen["base"]["dtypes"].contains("w8a8")) << "64 inputs stay in 8 bits";
 
   ExpectRefused({"convert", base, out, "--weights", "w4a8"}, "exists already");
+  ExpectRefused({"convert", heads, out, "--head-weights", "w8a8", "--model", out, "--force"},
+                "is what is read: it would be lost");
   EXPECT_EQ(Hydrant({"convert", base, out, "--weights", "w8a8", "--layout", "interleaved", "--force"}).code, 0);
   EXPECT_EQ(JsonOf(Hydrant({"inspect", out, "--json"}))["base"]["packed"]["layout"], "interleaved");
   ExpectRefused({"convert", base, dir.path() + "/x", "--weights", "w8a8", "--layout", "quads"},

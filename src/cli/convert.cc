@@ -60,7 +60,8 @@ bool ParseFlags(const std::vector<std::string>& args, engine::ConvertOptions& op
       "lines (read by AMX, AVX2 and portable kernels), interleaved (AVX-512), or auto: what this machine reads for "
       "such a model; a "
       "machine of the other kind copies the weights when it loads them (default auto)");
-  flags.Switch("--force", &options.replace, "Replace OUT where it is a model's or heads' folder");
+  flags.Switch("--force", &options.replace,
+               "Where OUT is a folder that was converted before, delete it and all it holds once the new one is whole");
   flags.Switch("--json", &json, "Print one JSON object");
   flags.Value(
       "--threads", "N",

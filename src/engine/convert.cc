@@ -273,7 +273,7 @@ void WriteSummary(const ConvertOptions& options, const FolderKind& kind, const C
                      {"source_hash", report.source_hash}};
   if (kind.base) json["weights"] = quant::NameOf(*options.weights);
   if (kind.heads) json["head_weights"] = quant::NameOf(options.head_weights.value_or(WeightFormat::kW8A8));
-  std::ofstream(fs::path(folder) / "hydrant.json") << json.dump(1) << "\n";
+  std::ofstream(fs::path(folder) / OutputFolder::kMark) << json.dump(1) << "\n";
 }
 
 void CopyFiles(const std::string& from, const std::string& to) {
@@ -313,7 +313,7 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const FolderKind kind = KindOf(options.in);
   CheckOptions(options, kind);
-  OutputFolder folder(options.out, options.replace);
+  OutputFolder folder(options.out, options.replace, {options.in, options.model});
   base::ThreadPool pool(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
 
   Loaded loaded;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -16,17 +17,47 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void CheckTarget(const std::string& target, bool replace) {
+// Neither of them, nor a folder that holds one: it would be gone once Keep has replaced it.
+void CheckHoldsNoSource(const std::string& target, const std::vector<std::string>& sources) {
+  std::error_code error;
+  const fs::path outer = fs::canonical(target, error);
+  for (const std::string& source : sources) {
+    const fs::path inner = fs::canonical(source, error);
+    if (error) continue;  // who reads it says so
+    if (std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first != outer.end()) continue;
+    const std::string what = inner == outer ? "is what is read" : "holds " + source + ", which is read";
+    throw FileError(target, what + ": it would be lost", "name another folder to write");
+  }
+}
+
+// Made by us before, and nothing in it that we never make.
+void CheckIsOurs(const std::string& target) {
+  std::error_code ignored;
+  if (fs::is_empty(target, ignored)) return;
+  if (!fs::exists(fs::path(target) / OutputFolder::kMark, ignored)) {
+    throw FileError(target, std::string("holds no ") + OutputFolder::kMark + ": only a converted folder is replaced",
+                    "remove it yourself, or name another folder");
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(target, ignored)) {
+    if (!entry.is_directory(ignored)) continue;
+    throw FileError(target, "holds a folder, " + entry.path().filename().string() + ", which no conversion made",
+                    "remove it yourself, or name another folder");
+  }
+}
+
+void CheckTarget(const std::string& target, bool replace, const std::vector<std::string>& sources) {
   std::error_code ignored;
   if (!fs::exists(fs::symlink_status(target, ignored))) return;
   if (!replace) throw FileError(target, "exists already", "name another folder, or replace it with --force");
-  if (!fs::is_directory(target, ignored) || fs::is_symlink(target, ignored)) {
-    throw FileError(target, "is not a folder, expected one that can be replaced");
+  if (fs::is_symlink(target, ignored)) {
+    throw FileError(target, "is a link, expected a folder that can be replaced", "name the folder that it leads to");
   }
-  if (!fs::is_empty(target, ignored) && !fs::exists(fs::path(target) / "config.json", ignored)) {
-    throw FileError(target, "holds no config.json: only a model's or heads' folder is replaced",
+  if (!fs::is_directory(target, ignored)) {
+    throw FileError(target, "is not a folder, expected one that can be replaced",
                     "remove it yourself, or name another folder");
   }
+  CheckHoldsNoSource(target, sources);
+  CheckIsOurs(target);
 }
 
 std::string WithoutSlashes(std::string path) {
@@ -48,8 +79,9 @@ std::string MakeBeside(const std::string& target) {
 
 }  // namespace
 
-OutputFolder::OutputFolder(const std::string& target, bool replace) : target_(WithoutSlashes(target)) {
-  CheckTarget(target_, replace);
+OutputFolder::OutputFolder(const std::string& target, bool replace, const std::vector<std::string>& sources)
+    : target_(WithoutSlashes(target)) {
+  CheckTarget(target_, replace, sources);
   path_ = MakeBeside(target_);
 }
 

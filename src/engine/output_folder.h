@@ -3,14 +3,19 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace hydrant::engine {
 
 class OutputFolder {
  public:
+  // The file that shows that a folder was made so: whoever writes one puts it in.
+  static constexpr const char* kMark = "hydrant.json";
+
   // Makes a folder of another name beside `target`. An existing target is refused, unless `replace` is set and it is
-  // empty or holds a config.json: then Keep puts the new one in its place. Throws FileError.
-  OutputFolder(const std::string& target, bool replace);
+  // empty, or holds kMark and files only: then Keep puts the new one in its place, and what it held is gone. `sources`,
+  // the folders that are read, and what holds one of them are never replaced. Throws FileError.
+  OutputFolder(const std::string& target, bool replace, const std::vector<std::string>& sources);
   // Removes what was written, unless it was kept.
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;

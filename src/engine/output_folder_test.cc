@@ -22,9 +22,9 @@ int64_t EntriesIn(const std::string& folder) {
 
 void WriteFile(const std::string& path) { std::ofstream(path) << "x"; }
 
-std::string Refusal(const std::string& target, bool replace) {
+std::string Refusal(const std::string& target, bool replace, const std::vector<std::string>& sources = {}) {
   try {
-    OutputFolder folder(target, replace);
+    OutputFolder folder(target, replace, sources);
     return "";
   } catch (const FileError& e) {
     return std::string(e.what()) + "\n" + e.hint();
@@ -35,7 +35,7 @@ TEST(OutputFolderTest, AppearsWhenItIsKept) {
   const test::TempDir dir;
   const std::string target = dir.path() + "/out";
   {
-    OutputFolder folder(target + "/", false);
+    OutputFolder folder(target + "/", false, {});
     WriteFile(folder.path() + "/a");
     EXPECT_FALSE(fs::exists(target));
     folder.Keep();
@@ -47,7 +47,7 @@ TEST(OutputFolderTest, AppearsWhenItIsKept) {
 TEST(OutputFolderTest, LeavesNothingWhenItIsNotKept) {
   const test::TempDir dir;
   try {
-    OutputFolder folder(dir.path() + "/out", false);
+    OutputFolder folder(dir.path() + "/out", false, {});
     WriteFile(folder.path() + "/a");
     throw 1;
   } catch (int) {
@@ -55,29 +55,53 @@ TEST(OutputFolderTest, LeavesNothingWhenItIsNotKept) {
   EXPECT_EQ(EntriesIn(dir.path()), 0);
 }
 
-TEST(OutputFolderTest, ReplacesOnlyWhatLooksLikeAModelAndOnlyWhenAsked) {
+TEST(OutputFolderTest, ReplacesOnlyWhatWasConvertedAndOnlyWhenAsked) {
   const test::TempDir dir;
   const std::string target = dir.path() + "/out";
   fs::create_directory(target);
   EXPECT_THAT(Refusal(target, false), HasSubstr("exists already"));
   EXPECT_THAT(Refusal(target, false), HasSubstr("--force"));
   EXPECT_EQ(Refusal(target, true), "");  // empty
-  WriteFile(target + "/photo");
-  EXPECT_THAT(Refusal(target, true), HasSubstr("holds no config.json"));
   WriteFile(target + "/config.json");
+  EXPECT_THAT(Refusal(target, true), HasSubstr("holds no hydrant.json"));  // somebody's checkpoint
+  WriteFile(target + "/hydrant.json");
+  fs::create_directory(target + "/runs");
+  EXPECT_THAT(Refusal(target, true), HasSubstr("holds a folder, runs"));
+  fs::remove(target + "/runs");
   {
-    OutputFolder folder(target, true);
+    OutputFolder folder(target, true, {});
     WriteFile(folder.path() + "/new");
-    EXPECT_TRUE(fs::exists(target + "/photo"));
+    EXPECT_TRUE(fs::exists(target + "/config.json"));
     folder.Keep();
   }
   EXPECT_TRUE(fs::exists(target + "/new"));
-  EXPECT_FALSE(fs::exists(target + "/photo"));
+  EXPECT_FALSE(fs::exists(target + "/config.json"));
   EXPECT_EQ(EntriesIn(dir.path()), 1);
+}
+
+TEST(OutputFolderTest, NeverReplacesWhatIsRead) {
+  const test::TempDir dir;
+  const std::string target = dir.path() + "/out", other = dir.path() + "/out-4";
+  fs::create_directory(target);
+  fs::create_directory(other);
+  WriteFile(target + "/hydrant.json");
+  EXPECT_EQ(Refusal(target, true, {other, ""}), "");  // a name that begins alike
+  EXPECT_THAT(Refusal(target, true, {other, target}), HasSubstr("is what is read: it would be lost"));
+  EXPECT_THAT(Refusal(target + "/", true, {dir.path() + "/out-4/../out/."}),
+              HasSubstr("is what is read: it would be lost"));
+  fs::create_directory_symlink(target, dir.path() + "/link");
+  EXPECT_THAT(Refusal(target, true, {dir.path() + "/link"}), HasSubstr("is what is read: it would be lost"));
+  fs::create_directory(target + "/in");
+  EXPECT_THAT(Refusal(target, true, {target + "/in"}), HasSubstr("holds " + target + "/in, which is read"));
+}
+
+TEST(OutputFolderTest, RefusesWhatIsNoFolder) {
+  const test::TempDir dir;
   WriteFile(dir.path() + "/file");
   EXPECT_THAT(Refusal(dir.path() + "/file", true), HasSubstr("is not a folder"));
-  fs::create_directory_symlink(target, dir.path() + "/link");
-  EXPECT_THAT(Refusal(dir.path() + "/link", true), HasSubstr("is not a folder"));
+  fs::create_directory(dir.path() + "/folder");
+  fs::create_directory_symlink(dir.path() + "/folder", dir.path() + "/link");
+  EXPECT_THAT(Refusal(dir.path() + "/link", true), HasSubstr("is a link"));
   EXPECT_THAT(Refusal(dir.path() + "/nowhere/out", false), HasSubstr("cannot be created: No such file"));
 }
 
