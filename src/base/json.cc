@@ -52,7 +52,7 @@ class DomBuilder : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(size_t /*position*/, const std::string& /*token*/, const Json::exception& error) override {
-    throw FileError(file_, std::string("is not valid JSON: ") + error.what());
+    throw FileError(file_, "is not valid JSON: " + ProblemOf(error));
   }
 
  private:
@@ -98,6 +98,12 @@ Json ParseJson(std::string_view text, const std::string& file) {
   DomBuilder builder(file);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.Take();
+}
+
+std::string ProblemOf(const Json::exception& error) {
+  const std::string_view what = error.what();
+  const size_t end = what.starts_with("[json.exception.") ? what.find("] ") : std::string_view::npos;
+  return std::string(end == std::string_view::npos ? what : what.substr(end + 2));
 }
 
 Json ReadJsonFile(const std::string& path) { return ParseJson(ReadTextFile(path), path); }

@@ -38,6 +38,7 @@ TEST(JsonTest, RefusesDeepNesting) {
 TEST(JsonTest, RefusesMalformedText) {
   for (const char* text : {"", "{", "[1,]", "{\"a\"}", "nul", "1 2", "\"\xFF\"", "1e999", "{\"a\":1}}"}) {
     EXPECT_EQ(MessageOf(text).substr(0, 25), "f.json: is not valid JSON") << text;
+    EXPECT_EQ(MessageOf(text).find("json.exception"), std::string::npos) << MessageOf(text);
   }
 }
 

@@ -12,6 +12,8 @@ namespace {
 constexpr int64_t kMaxExtent = int64_t{1} << 40;
 constexpr int64_t kMaxSlices = 256;
 
+constexpr const char* kConvertAgain = "convert it again with this version's 'hydrant convert'";
+
 const StoredTensor& Required(const std::string& file, const FileSource& source, const std::string& name, DType dtype,
                              size_t rank) {
   const StoredTensor* stored = source.Find(name);
@@ -47,9 +49,11 @@ void AttachPackedTensors(const std::string& file, const Metadata& metadata, File
                     std::string("has packed weights of layout ") +
                         (version == metadata.end() ? "unknown" : Printable(version->second)) + ", expected layout " +
                         kInterleavedLayout + " or " + kLinesLayout,
-                    "convert it again with this version's 'hydrant convert'");
+                    kConvertAgain);
   }
-  if (list == metadata.end()) throw FileError(file, std::string("the header's metadata have no '") + kPackedKey + "'");
+  if (list == metadata.end()) {
+    throw FileError(file, std::string("the header's metadata have no '") + kPackedKey + "'", kConvertAgain);
+  }
   const base::Json json = base::ParseJson(list->second, file);
   const base::JsonView view(json, file);
   if (!view.is_object()) throw FileError(file, std::string("'") + kPackedKey + "' is no object");

@@ -66,8 +66,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool start_array(std::size_t) override;
   bool end_array() override;
   bool key(string_t& name) override;
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& e) override {
-    throw FileError(file_, std::string("the header is not valid JSON: ") + e.what());
+  bool parse_error(std::size_t, const std::string&, const Json::exception& e) override {
+    throw FileError(file_, "the header is not valid JSON: " + base::ProblemOf(e));
   }
 
  private:
@@ -170,7 +170,8 @@ bool HeaderReader::string(string_t& value) {
 std::string_view HeaderText(const FileBytes& file, uint64_t* data_begin) {
   uint64_t length = 0;
   if (file.bytes.size() < sizeof length) {
-    throw FileError(file.path, "is " + std::to_string(file.bytes.size()) + " bytes, too short for a safetensors file");
+    throw FileError(file.path, "is " + std::to_string(file.bytes.size()) + " bytes, too short for a safetensors file",
+                    "fetch it again: its download may have ended early");
   }
   std::memcpy(&length, file.bytes.data(), sizeof length);  // little-endian, as is every target of ours
   const uint64_t available = file.bytes.size() - sizeof length;
@@ -193,7 +194,7 @@ Header ParseHeader(const FileBytes& file, std::string_view text) {
   try {
     Json::sax_parse(text.begin(), text.end(), &reader);
   } catch (const Json::exception& e) {
-    throw FileError(file.path, std::string("the header is not valid JSON: ") + e.what());
+    throw FileError(file.path, "the header is not valid JSON: " + base::ProblemOf(e));
   }
   return reader.Take();
 }

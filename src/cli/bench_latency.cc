@@ -152,7 +152,7 @@ Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engin
                {"draft_p_min", ShortestDouble(options.request.draft_p_min)},
                {"threads", info.threads},
                {"cpu_target", info.cpu_target},
-               {"kv_type", options.engine.kv_type},
+               {"kv_type", info.kv_type},
                {"weights", info.weights},
                {"weight_bytes", info.weight_bytes},
                {"texts_equal", true},

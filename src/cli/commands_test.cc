@@ -136,6 +136,7 @@ TEST(CommandsTest, LatencyComparesPlainWithTheHeads) {
   EXPECT_EQ(json["runs"], 2);
   EXPECT_EQ(json["tokens"], 8);
   EXPECT_EQ(json["texts_equal"], true);
+  EXPECT_EQ(json["kv_type"], "f32");  // in use, not "auto"
   ASSERT_EQ(json["methods"].size(), 2U);
   EXPECT_EQ(json["methods"][0]["name"], "plain");
   EXPECT_EQ(json["methods"][0]["mean_num_emitted"], 1);
@@ -342,6 +343,7 @@ TEST(CommandsTest, RunReadsWhatConvertWrites) {
   ExpectRefused({"convert", base, dir.path() + "/x", "--weights", "w8a8", "--layout", "quads"},
                 "expected one of auto, lines, interleaved");
   ExpectRefused({"convert", base, dir.path() + "/x", "--weights", "w4"}, "expected one of w8a8, w4a8, w8a16, w4a16");
+  ExpectRefused({"convert", base, dir.path() + "/x", "--weights", "bf16"}, "floats need no conversion");
   ExpectRefused({"convert", "/nowhere", dir.path() + "/x", "--weights", "w8a8"}, "/nowhere: there is no such folder");
 }
 

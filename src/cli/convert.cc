@@ -43,7 +43,13 @@ bool ParseFlags(const std::vector<std::string>& args, engine::ConvertOptions& op
   const auto format = [&flags](const char* flag, std::optional<quant::WeightFormat>* target, const std::string& help) {
     flags.Value(
         flag, "FORMAT",
-        [=](const std::string& value) { *target = quant::WeightFormatNamed(ParseChoice(flag, value, kFormats)); },
+        [=](const std::string& value) {
+          if (value == "f32" || value == "bf16") {
+            throw UserError(std::string(flag) + " is " + value + ": floats need no conversion",
+                            "'hydrant run' takes a checkpoint of floats as it lies");
+          }
+          *target = quant::WeightFormatNamed(ParseChoice(flag, value, kFormats));
+        },
         help);
   };
   format("--weights", &options.weights, "Of the base: w8a8, w4a8, w8a16 or w4a16");

@@ -81,7 +81,8 @@ std::vector<int32_t> ReadDraftVocab(const std::string& file, int64_t vocab_size)
   if (tokens.empty()) throw FileError(file, "has no tokens, expected a JSON array of token ids");
   std::ranges::sort(tokens);
   const auto twice = std::ranges::adjacent_find(tokens);
-  if (twice != tokens.end()) throw FileError(file, "token " + std::to_string(*twice) + " stands twice");
+  if (twice != tokens.end())
+    throw FileError(file, "token " + std::to_string(*twice) + " stands twice", "each drafted token is listed once");
   return tokens;
 }
 

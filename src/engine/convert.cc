@@ -294,8 +294,10 @@ void CheckOptions(const ConvertOptions& options, const FolderKind& kind) {
   if (!kind.base && options.weights) {
     throw UserError("--weights is for base models, and " + options.in + " holds heads", "use --head-weights");
   }
-  if (!kind.heads && options.head_weights)
-    throw UserError("--head-weights needs heads, and " + options.in + " has none");
+  if (!kind.heads && options.head_weights) {
+    throw UserError("--head-weights needs heads, and " + options.in + " has none",
+                    "leave it out, and convert the heads' folder by itself with --model");
+  }
   if (!kind.base && options.model.empty()) {
     throw UserError("heads need their base's sizes", "name its folder with --model");
   }
