@@ -9,7 +9,8 @@
 // products, or one.
 //
 // What sums do not stay in registers for all inputs lie in memory while others are there. With two panels and more than
-// two row blocks they move once in a chunk of a few steps, with four panels in each step. Behind every product an equal
+// two row blocks they move once in a chunk of a few steps, with four panels in each step, and row blocks take turns in
+// one order and then in the opposite one, so that the last one's stay. Behind every product an equal
 // share of the next step or chunk is expanded, because a tile load cannot take bytes from the store buffer, and as many
 // lines are prefetched; long chunks (LongChunks) have no room for that and expand where there is. Hardly anything in
 // these loops branches but their ends: what a core does while it waits for memory is what it has already decoded. For
@@ -30,7 +31,7 @@ constexpr int kFour = 4;           // panels, with as many row blocks at most
 constexpr int64_t kBatchGroups = 8;
 
 template <typename Tiles, typename Vectors>
-class TileMatmul {
+class TileMatmul : private TileSums<Tiles> {
  public:
   TileMatmul(const PackedMatmulArgs& args, int64_t begin, int64_t end) : args_(args), begin_(begin), end_(end) {}
 
@@ -44,6 +45,10 @@ class TileMatmul {
   }
 
  private:
+  using TileSums<Tiles>::tiles_;
+  using TileSums<Tiles>::ChangeTo;
+  using TileSums<Tiles>::StoreSums;
+
   // The first panel of the group that covers `panel`.
   int64_t GroupAt(int64_t panel) const { return panel + group_ <= end_ ? panel : end_ - group_; }
   const uint8_t* BytesOf(int64_t group) const { return args_.panels + group * args_.panel_bytes; }
@@ -123,44 +128,6 @@ class TileMatmul {
     }
   }
 
-  // Sums in memory: all four that are in registers, or two.
-  struct Sums {
-    int32_t (*at)[256] = nullptr;
-    int count = 0;
-  };
-  // From the sums in registers to others, which are zero where inputs begin.
-  struct Change {
-    Sums here, coming;
-    bool zero, now;
-  };
-  // For inputs from step `step` on.
-  Change ChangeTo(const Sums& coming, int64_t step) {
-    const Change change{here_, coming, step == 0, true};
-    here_ = coming;
-    return change;
-  }
-  // One of them, before the product that needs it: all four moved together would fill the reorder buffer, which nothing
-  // leaves before the products that the stores wait for.
-  template <int kSum>
-  HYDRANT_INLINE void ChangeSum(const Change& change) {
-    if (!change.now) return;
-    if (kSum < change.here.count) tiles_.template Store<kSum>(change.here.at[kSum]);
-    if (kSum >= change.coming.count) return;
-    if (change.zero) {
-      tiles_.template Zero<kSum>();
-    } else {
-      tiles_.template Load<kSum>(change.coming.at[kSum]);
-    }
-  }
-  void StoreSums() {
-    const Change change{here_, {}, false, true};
-    ChangeSum<0>(change);
-    ChangeSum<1>(change);
-    ChangeSum<2>(change);
-    ChangeSum<3>(change);
-    here_ = {};
-  }
-
   template <bool kW4>
   static constexpr int64_t kHalf = kW4 ? kLineBytes : kTileBytes;  // from a step's weights to those of its second half
   template <bool kW4>
@@ -206,9 +173,9 @@ class TileMatmul {
 
   // A step of one or two row blocks.
   template <bool kW4, int kPanels, int kBlocks, Share kShare, bool kOnce = true>
-  HYDRANT_INLINE void Step(const Places<kPanels>& a, const int8_t* b0, const int8_t* b1, const Change& sums,
+  HYDRANT_INLINE void Step(const Places<kPanels>& a, const int8_t* b0, const int8_t* b1, const SumChange& sums,
                            const Beside<kPanels>& beside) {
-    const auto change = [&](auto sum) __attribute__((always_inline)) { ChangeSum<sum.value>(sums); };
+    const auto change = [&](auto sum) __attribute__((always_inline)) { this->template ChangeSum<sum.value>(sums); };
     const auto then = [&](auto part) __attribute__((always_inline)) {
       Do<Vectors, kW4, kShare, part.value, 2 * kPanels * kBlocks>(beside);
     };
@@ -260,7 +227,7 @@ class TileMatmul {
     Beside<2> beside;
     beside.dictionary = args_.dictionary;
     int64_t slot = slot_;
-    Change sums = ChangeTo({SumsOf(group, 0), 2 * kBlocks}, 0);
+    SumChange sums = ChangeTo({SumsOf(group, 0), 2 * kBlocks}, 0);
     for (int64_t step = 0; step < stream.steps; ++step) {
       const Places<2> a = WeightsAt<kW4, false>(stream, step, 1, kLeadSteps, buffer_ + slot * kSlotBytes, &beside);
       slot ^= 1;
@@ -283,29 +250,43 @@ class TileMatmul {
     }
   }
 
-  // Each step by one row block after the other. More than one leave L1 room for fewer steps ahead.
-  template <int... kBlock>
-  void BlockByBlock(int64_t panel, int64_t group, std::integer_sequence<int, kBlock...> /*blocks*/) {
-    constexpr int kBlocks = sizeof...(kBlock);
+  template <typename Item, int kCount>
+  HYDRANT_INLINE static void Reverse(Item (&items)[kCount]) {
+#pragma GCC unroll 2
+    for (int i = 0; i < kCount / 2; ++i) {
+      const Item last = items[kCount - 1 - i];
+      items[kCount - 1 - i] = items[i];
+      items[i] = last;
+    }
+  }
+
+  // Each step by one row block after the other, and the next step in the opposite order, so that the last one's sums
+  // stay where they are. More than one leave L1 room for fewer steps ahead.
+  template <int... kPlace>
+  void BlockByBlock(int64_t panel, int64_t group, std::integer_sequence<int, kPlace...> /*in the order*/) {
+    constexpr int kBlocks = sizeof...(kPlace);
     constexpr int64_t kSlotBytes = kFour * kExpandedPanelBytes, kLead = kBlocks == 1 ? kLeadSteps : kLeadSteps - 1;
     const Stream<true> stream = StreamOf<true>(panel);
-    const int8_t* codes[] = {args_.blocks[kBlock].codes...};
+    const int8_t* codes[] = {args_.blocks[kPlace].codes...};
+    int32_t(*places[])[256] = {SumsOf(group, kPlace)...};
     Beside<kFour> beside;
     beside.dictionary = args_.dictionary;
     int64_t slot = slot_;
-    Change sums{};
+    SumChange sums{};
     for (int64_t step = 0; step < stream.steps; ++step) {
       const Places<kFour> a = WeightsAt<true, false>(stream, step, 1, kLead, buffer_ + slot * kSlotBytes, &beside);
       slot ^= 1;
       beside.to = buffer_ + slot * kSlotBytes;
-      const auto multiply = [&](auto block) __attribute__((always_inline)) {
+      const auto multiply = [&](auto place) __attribute__((always_inline)) {
         sums.now = false;
-        if (kBlocks > 1 || step == 0) sums = ChangeTo({SumsOf(group, 0) + kFour * block.value, kFour}, step);
-        Step<true, kFour, 1, ShareOf(block.value, kBlocks), (kBlocks > 1)>(a, codes[block.value], nullptr, sums,
+        if (place.value > 0 || step == 0) sums = ChangeTo({places[place.value], kFour}, step);
+        Step<true, kFour, 1, ShareOf(place.value, kBlocks), (kBlocks > 1)>(a, codes[place.value], nullptr, sums,
                                                                            beside);
-        codes[block.value] += 2 * kTileBytes;
+        codes[place.value] += 2 * kTileBytes;
       };
-      (multiply(Part<kBlock>()), ...);
+      (multiply(Part<kPlace>()), ...);
+      Reverse(codes);
+      Reverse(places);
     }
     slot_ = slot;
   }
@@ -314,11 +295,13 @@ class TileMatmul {
   // group's is at the end.
   template <bool kW4>
   void Chunks(int64_t panel, int64_t group) {
-    for (int64_t first = 0; first < args_.steps; first += kChunkSteps) {
+    bool back = false;
+    for (int64_t first = 0; first < args_.steps; first += kChunkSteps, back = !back) {
       Chunk chunk{panel, first, ChunkSteps(first), buffer_ + slot_ * kChunkBytes, buffer_ + (slot_ ^ 1) * kChunkBytes};
-      ChunkOf<kW4, kFirstHalf>(chunk, group, 0);
-      ChunkOf<kW4, kSecondHalf>(chunk, group, 2);
-      for (int64_t block = 4; block < args_.num_blocks; block += 2) ChunkOf<kW4, kNone>(chunk, group, block);
+      const auto pair_at = [&](int64_t place) { return back ? LastPair() - place : place; };
+      ChunkOf<kW4, kFirstHalf>(chunk, group, pair_at(0));
+      ChunkOf<kW4, kSecondHalf>(chunk, group, pair_at(1));
+      for (int64_t place = 2; place <= LastPair(); ++place) ChunkOf<kW4, kNone>(chunk, group, pair_at(place));
       if (kW4 && first + chunk.steps == args_.steps) {  // a short last chunk leaves some of the next group's
         for (int64_t s = chunk.steps; s < ChunkSteps(0); ++s) {
           ExpandStep<2>(BytesAfter(panel), s, chunk.next + s * 2 * kExpandedPanelBytes);
@@ -328,6 +311,7 @@ class TileMatmul {
     }
   }
 
+  int64_t LastPair() const { return (args_.num_blocks - 1) / 2; }  // of row blocks
   int64_t ChunkSteps(int64_t first) const {
     return args_.steps - first < kChunkSteps ? args_.steps - first : kChunkSteps;
   }
@@ -339,11 +323,11 @@ class TileMatmul {
   };
 
   template <bool kW4, Share kShare>
-  void ChunkOf(const Chunk& chunk, int64_t group, int64_t block) {
-    if (block + 1 < args_.num_blocks) {
-      MultiplyChunk<kW4, 2, kShare>(chunk, block, SumsOf(group, block / 2));
+  void ChunkOf(const Chunk& chunk, int64_t group, int64_t pair) {
+    if (2 * pair + 1 < args_.num_blocks) {
+      MultiplyChunk<kW4, 2, kShare>(chunk, 2 * pair, SumsOf(group, pair));
     } else {
-      MultiplyChunk<kW4, 1, kShare>(chunk, block, SumsOf(group, block / 2));
+      MultiplyChunk<kW4, 1, kShare>(chunk, 2 * pair, SumsOf(group, pair));
     }
   }
 
@@ -358,7 +342,8 @@ class TileMatmul {
     Beside<2> beside;
     beside.dictionary = args_.dictionary;
     beside.to = chunk.next;
-    Change sums = ChangeTo({places, 2 * kBlocks}, first);
+    const bool stay = kShare.first == 0 && kShare.count > 0 && first > 0;
+    SumChange sums = ChangeTo({places, 2 * kBlocks}, first, stay);
     for (int64_t step = first; step < first + steps; ++step) {
       const Places<2> a = WeightsAt<kW4, true>(stream, step, steps, kLeadSteps, expanded, &beside);
       Step<kW4, 2, kBlocks, kShare>(a, b0, b1, sums, beside);
@@ -375,16 +360,18 @@ class TileMatmul {
   // each step's place is taken by the step that comes a ring later, as soon as it is free.
   void LongChunks(int64_t panel, int64_t group) {
     const Stream<true> stream = StreamOf<true>(panel);
-    const int64_t last = (args_.num_blocks - 1) / 2;  // pair
-    for (int64_t first = 0; first < args_.steps;) {
+    const int64_t last = LastPair();
+    bool back = false;
+    for (int64_t first = 0; first < args_.steps; back = !back) {
       const int64_t left = args_.steps - first, steps = left < kLongChunkSteps ? left : kLongChunkSteps;
       const bool whole = steps == kLongChunkSteps;
-      for (int64_t pair = 0; pair <= last; ++pair) {
+      for (int64_t place = 0; place <= last; ++place) {
+        const int64_t pair = back ? last - place : place;
         const bool two = 2 * pair + 1 < args_.num_blocks;
-        const LongChunk chunk{stream, first, steps, pair, SumsOf(group, pair)};
-        if (whole && pair == 0) {
-          MultiplyLongChunk<2, Turn::kFirst>(chunk);
-        } else if (whole && pair == last) {
+        const LongChunk chunk{stream, first, steps, pair, place, SumsOf(group, pair)};
+        if (whole && place == 0) {
+          two ? MultiplyLongChunk<2, Turn::kFirst>(chunk) : MultiplyLongChunk<1, Turn::kFirst>(chunk);
+        } else if (whole && place == last) {
           two ? MultiplyLongChunk<2, Turn::kLast>(chunk) : MultiplyLongChunk<1, Turn::kLast>(chunk);
         } else {
           two ? MultiplyLongChunk<2, Turn::kMiddle>(chunk) : MultiplyLongChunk<1, Turn::kMiddle>(chunk);
@@ -405,7 +392,7 @@ class TileMatmul {
   enum class Turn { kFirst, kMiddle, kLast };
   struct LongChunk {
     const Stream<true>& stream;
-    int64_t first, steps, pair;
+    int64_t first, steps, pair, place;
     int32_t (*sums)[256];
   };
 
@@ -418,9 +405,9 @@ class TileMatmul {
     const int64_t block = 2 * chunk.pair;
     const int8_t* b0 = args_.blocks[block].codes + chunk.first * 2 * kTileBytes;
     const int8_t* b1 = args_.blocks[block + kBlocks - 1].codes + chunk.first * 2 * kTileBytes;
-    const StepSource later = chunk.stream.At(chunk.first + 2 * kLongChunkSteps + chunk.pair);
+    const StepSource later = chunk.stream.At(chunk.first + 2 * kLongChunkSteps + chunk.place);
     PrefetchEach(InEach<2>(later.tables));
-    Change sums = ChangeTo({chunk.sums, 2 * kBlocks}, chunk.first);
+    SumChange sums = ChangeTo({chunk.sums, 2 * kBlocks}, chunk.first, chunk.place == 0 && chunk.first > 0);
     for (int64_t step = 0; step < chunk.steps; ++step) {
       const int64_t ahead = kLongChunkSteps + (kTurn == Turn::kLast ? step : 0);
       const StepSource next = chunk.stream.At(chunk.first + ahead);
@@ -430,10 +417,10 @@ class TileMatmul {
         Vectors::template Expand<kTogether>(next.codes + panel + o * kLineBytes, next.tables + panel + 2 * o,
                                             args_.dictionary, to + n * 2 * kLineBytes);
       };
-      const auto change = [&](auto sum) __attribute__((always_inline)) { ChangeSum<sum.value>(sums); };
+      const auto change = [&](auto sum) __attribute__((always_inline)) { this->template ChangeSum<sum.value>(sums); };
       const auto then = [&](auto part) __attribute__((always_inline)) {
-        if constexpr (kTurn == Turn::kFirst && part.value % 2 == 0) {
-          expand(Part<2>(), step * kProducts + part.value);
+        if constexpr (kTurn == Turn::kFirst && part.value % kBlocks == 0) {
+          expand(Part<2>(), 2 * (step * 4 + part.value / kBlocks));
         } else if (kTurn == Turn::kLast && step > 0) {
 #pragma GCC unroll 2
           for (int n = part.value * kLines; n < (part.value + 1) * kLines; n += 4) expand(Part<4>(), n);
@@ -478,10 +465,8 @@ class TileMatmul {
   int64_t begin_, end_;
   int64_t group_ = 0, stride_ = 0;  // panels from group to group; bytes from panel to panel of one
   int64_t sums_of_group_ = 0;
-  int64_t slot_ = 0;  // of the buffer, where the step or chunk to multiply is
-  int64_t ring_ = 0;  // likewise, of a long chunk's first step
-  Sums here_;         // where those in registers belong
-  Tiles tiles_;
+  int64_t slot_ = 0;                            // of the buffer, where the step or chunk to multiply is
+  int64_t ring_ = 0;                            // likewise, of a long chunk's first step
   alignas(4096) uint8_t buffer_[kBufferBytes];  // two steps or chunks in turn
   alignas(64) int32_t sums_[kBatchGroups * kMaxCodeRows / 8][256];
 };

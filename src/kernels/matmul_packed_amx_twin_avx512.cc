@@ -14,6 +14,7 @@ namespace hydrant::kernels {
 namespace {
 
 #include "kernels/matmul_packed_amx_stream_inl.h"
+#include "kernels/matmul_packed_amx_sums_inl.h"
 
 #include "kernels/matmul_packed_amx_inl.h"
 #include "kernels/transpose_avx512.h"
