@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs AMX instructions on x86-64 machines without AMX: there they raise an illegal-instruction signal, and its handler
-// decodes and executes them. So the kernel's own object code is tested, with its operands, addresses and the places
-// where the compiler put loads and stores. A few microseconds for each.
+// Runs AMX instructions on x86-64 machines without AMX, or where the system refuses them: there they raise an
+// illegal-instruction signal, and its handler decodes and executes them. So the kernel's own object code is tested,
+// with its operands, addresses and the places where the compiler put loads and stores. A few microseconds for each.
 #pragma once
 
+#include <cpuid.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <ucontext.h>
@@ -101,10 +102,29 @@ class TileTrap {
     return true;
   }
 
+  // A processor that has tiles, which the system refuses, executes LDTILECFG and TILERELEASE: what it is configured as
+  // is then in the signal's frame. Where in its XSAVE area, or 0.
+  static int64_t ConfigInFrame() {
+    constexpr unsigned kTiles = 1U << 24, kConfigComponent = 17;
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kTiles) == 0) return 0;
+    return __get_cpuid_count(0xd, kConfigComponent, &eax, &ebx, &ecx, &edx) != 0 ? ebx : 0;
+  }
+
+  bool ExecuteIn(const ucontext_t& context, const Instruction& instruction) {
+    if (config_in_frame_ == 0) return Execute(instruction);
+    std::memcpy(&config_, reinterpret_cast<const uint8_t*>(context.uc_mcontext.fpregs) + config_in_frame_,
+                sizeof(config_));
+    configured_ = config_.palette == 1;
+    const bool done = Execute(instruction);
+    configured_ = false;
+    return done;
+  }
+
   static void Handle(int, siginfo_t*, void* raw) {
     auto& context = *static_cast<ucontext_t*>(raw);
     Instruction instruction;
-    if (Current() == nullptr || !Decode(context, instruction) || !Current()->Execute(instruction)) {
+    if (Current() == nullptr || !Decode(context, instruction) || !Current()->ExecuteIn(context, instruction)) {
       signal(SIGILL, SIG_DFL);  // not ours: the instruction is tried again and ends the process
       return;
     }
@@ -195,6 +215,7 @@ class TileTrap {
   }
 
   struct sigaction before_ = {};
+  const int64_t config_in_frame_ = ConfigInFrame();
   TileConfig config_;
   bool configured_ = false;
   int64_t products_ = 0, loads_ = 0;
