@@ -38,14 +38,15 @@ struct EngineOptions {
 
 // What was loaded, for display.
 struct EngineInfo {
-  std::string model_family;  // "llama", "mistral", "qwen2", "qwen3"
-  std::string drafter;       // "none", "medusa", "hydra", "hydra++"
-  std::string tree_name;     // preset name, file name or "custom"
-  std::string tree_json;     // the tree's paths as a JSON list; "[]" when there is no drafter
-  int32_t tree_nodes = 0;    // drafted nodes, root not counted
-  int32_t num_heads = 0;     // draft heads, K
-  std::string cpu_target;    // the active one
-  std::string kv_type;       // f32 | bf16 | f16
+  std::string model_family;     // "llama", "mistral", "qwen2", "qwen3"
+  std::string drafter;          // "none", "medusa", "hydra", "hydra++"
+  std::string tree_name;        // preset name, file name or "custom"
+  std::string tree_json;        // the tree's paths as a JSON list; "[]" when there is no drafter
+  int32_t tree_nodes = 0;       // drafted nodes, root not counted
+  int32_t num_heads = 0;        // draft heads, K
+  int32_t num_draft_vocab = 0;  // tokens that they may draft; 0 without heads
+  std::string cpu_target;       // the active one
+  std::string kv_type;          // f32 | bf16 | f16
   int32_t threads = 0;
   int32_t prefill_chunk = 0;  // in use
   int32_t vocab_size = 0;

@@ -103,7 +103,9 @@ Json ParseJson(std::string_view text, const std::string& file) {
 std::string ProblemOf(const Json::exception& error) {
   const std::string_view what = error.what();
   const size_t end = what.starts_with("[json.exception.") ? what.find("] ") : std::string_view::npos;
-  return std::string(end == std::string_view::npos ? what : what.substr(end + 2));
+  const std::string_view problem = end == std::string_view::npos ? what : what.substr(end + 2);
+  constexpr size_t kMost = 300;  // it repeats what it has read
+  return problem.size() > kMost ? std::string(problem.substr(0, kMost)) + "..." : std::string(problem);
 }
 
 Json ReadJsonFile(const std::string& path) { return ParseJson(ReadTextFile(path), path); }

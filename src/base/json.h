@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 // duplicate keys of an object, or invalid UTF-8.
 Json ParseJson(std::string_view text, const std::string& file);
 Json ReadJsonFile(const std::string& path);
-// What the parser says is wrong, without the number that it gives its errors.
+// What the parser says is wrong, without the number that it gives its errors; cut where that is long.
 std::string ProblemOf(const Json::exception& error);
 
 // ASCII-escaped, one line; invalid UTF-8 in strings becomes U+FFFD.

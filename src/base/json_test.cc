@@ -40,6 +40,7 @@ TEST(JsonTest, RefusesMalformedText) {
     EXPECT_EQ(MessageOf(text).substr(0, 25), "f.json: is not valid JSON") << text;
     EXPECT_EQ(MessageOf(text).find("json.exception"), std::string::npos) << MessageOf(text);
   }
+  EXPECT_LT(MessageOf("[\"" + std::string(5000, 'a')).size(), 400U);
 }
 
 }  // namespace

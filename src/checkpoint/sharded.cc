@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/paths.h"
 #include "checkpoint/file_source.h"
 #include "checkpoint/tensor_source.h"
 #include "hydrant/error.h"
@@ -43,7 +44,7 @@ std::map<std::string, std::string> ReadWeightMap(const std::string& index_path) 
 
 std::unique_ptr<TensorSource> OpenShard(const std::string& index_path, const std::string& shard) {
   const std::string path = (std::filesystem::path(index_path).parent_path() / shard).string();
-  if (!std::filesystem::exists(path)) {
+  if (!base::IsThere(path)) {
     throw FileError(index_path, "names the shard '" + Printable(shard) + "', which is not in the folder",
                     "download the missing file");
   }

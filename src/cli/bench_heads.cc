@@ -159,8 +159,10 @@ class HeadsBench {
       kernels::Queue* const queues[] = {&queue, &portable};
       const auto drafters = eval::MakeRandomHeads(info, base, format, options_.engine.draft_vocab_size, queues, fill);
       if (drafters.empty() || Interrupted()) return measured;
-      measured.push_back(
-          Measure({&queue, &base, drafters[0].get(), drafters[1].get(), engine::KvTypeNamed("auto", base)}, info));
+      const int64_t all = base.config.vocab_size, cut = options_.engine.draft_vocab_size;
+      measured.push_back(Measure({&queue, &base, drafters[0].get(), drafters[1].get(),
+                                  engine::KvTypeNamed("auto", base), cut > 0 ? std::min(cut, all) : all},
+                                 info));
     }
     return measured;
   }
@@ -180,9 +182,10 @@ class HeadsBench {
       for (const std::string& warning : loaded->info.warnings) PrintError(fmt::format("warning: {}\n", warning));
       own.cpu_target = "portable";
       const auto portable = options_.no_check ? nullptr : engine::LoadModel(own);
-      measured.push_back(Measure({&loaded->queue, &loaded->weights, loaded->drafter.get(),
-                                  portable ? portable->drafter.get() : nullptr, loaded->kv_type},
-                                 draft::OpenHeads(draft).info));
+      measured.push_back(
+          Measure({&loaded->queue, &loaded->weights, loaded->drafter.get(),
+                   portable ? portable->drafter.get() : nullptr, loaded->kv_type, loaded->info.num_draft_vocab},
+                  draft::OpenHeads(draft).info));
     }
     return measured;
   }
@@ -198,6 +201,7 @@ class HeadsBench {
     const model::ModelWeights* base;
     draft::Drafter *drafter, *portable;
     DType kv_type;
+    int64_t num_draft_vocab;
   };
 
   Measured Measure(const Heads& what, const draft::HeadsInfo& info) {
@@ -210,9 +214,7 @@ class HeadsBench {
     const model::ModelConfig& config = what.base->config;
     eval::HeadsOptions heads{.queue = what.queue, .base = what.base, .drafter = what.drafter};
     if (!options_.no_check) heads.portable = what.portable;
-    const int64_t cut = options_.engine.draft_vocab_size;
-    heads.part_weights =
-        eval::PartWeights(info, config, cut > 0 ? std::min<int64_t>(cut, config.vocab_size) : config.vocab_size);
+    heads.part_weights = eval::PartWeights(info, config, what.num_draft_vocab);
     heads.tree = TreeFor(options_, what.drafter->max_depth());
     heads.context = options_.context;
     heads.kv_type = what.kv_type;
@@ -309,7 +311,7 @@ int BenchHeads(const std::vector<std::string>& args) {
   } else {
     for (const Measured& method : measured) Print(HeadsText(options, method));
   }
-  return Interrupted() ? kExitInterrupted : kExitOk;
+  return Interrupted() ? InterruptedExit() : kExitOk;
 }
 
 }  // namespace hydrant::cli

@@ -227,7 +227,7 @@ int BenchLatency(const std::vector<std::string>& args) {
     Print(options.json ? base::DumpJson(LatencyJson(options, engines, methods, result)) + "\n"
                        : LatencyText(methods, result));
   }
-  return Interrupted() ? kExitInterrupted : kExitOk;
+  return Interrupted() ? InterruptedExit() : kExitOk;
 }
 
 }  // namespace hydrant::cli

@@ -94,7 +94,7 @@ int BenchRoofline(const std::vector<std::string>& args) {
   const eval::Roofline roofline = eval::MeasureRoofline(measure);
   progress.Clear();
   Print(options.json ? base::DumpJson(RooflineJson(roofline, pool->num_threads())) + "\n" : RooflineText(roofline));
-  return Interrupted() ? kExitInterrupted : kExitOk;
+  return Interrupted() ? InterruptedExit() : kExitOk;
 }
 
 }  // namespace hydrant::cli

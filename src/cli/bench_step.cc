@@ -182,7 +182,7 @@ int BenchStep(const std::vector<std::string>& args) {
   };
   model::ModelWeights weights;
   if (!eval::MakeRandomModel(eval::ShapeConfig(options.shape), options.step.format, queue, fill, &weights)) {
-    return kExitInterrupted;
+    return InterruptedExit();
   }
   options.step.weights = &weights;
   options.step.kv_type = engine::KvTypeNamed(options.kv_type, weights);
@@ -196,7 +196,7 @@ int BenchStep(const std::vector<std::string>& args) {
   if (result.rounds > 0) {
     Print(options.bench.json ? base::DumpJson(StepJson(options, result)) + "\n" : StepText(options, result));
   }
-  return Interrupted() ? kExitInterrupted : kExitOk;
+  return Interrupted() ? InterruptedExit() : kExitOk;
 }
 
 }  // namespace hydrant::cli

@@ -126,6 +126,7 @@ int RunChat(Engine& engine, const RunOptions& options, const std::string& resolv
   while (true) {
     Print("> ");
     ClearInterrupt();
+    if (Interrupted()) return InterruptedExit();
     const LineEnd end = reader.Next(&line);
     if (end == LineEnd::kEndOfInput) break;
     if (end == LineEnd::kInterrupted) {

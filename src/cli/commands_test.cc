@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -123,6 +124,13 @@ TEST(CommandsTest, HeadsAreTimedPartByPart) {
     EXPECT_GT(hydra["parts"][0]["ms"], 0.001);
     EXPECT_GT(hydra["step_ms"], 0);
   }
+  const Json cut = JsonOf(
+      Hydrant({"bench", "heads", "--model", Model(), "--draft", Heads(), "--draft-vocab",
+               Heads() + "/draft_vocab_stories.json", "--threads", "1", "--seconds", "0", "--no-check", "--json"}));
+  const Json prefix = cut["methods"][0]["parts"][0], whole = files["methods"][0]["parts"][0];
+  EXPECT_NEAR(prefix["bytes"].get<double>(), whole["bytes"].get<double>(), 0.02 * whole["bytes"].get<double>())
+      << "a smaller vocabulary takes nothing from the prefix layer";
+  for (const Json& part : files["methods"][0]["parts"]) EXPECT_LE(part["ms_min"], part["ms"]) << part;
   ExpectRefused({"bench", "heads", "--model", Model()}, "--model and --draft go together");
   ExpectRefused({"bench", "heads", "--model", Model(), "--draft", Heads(), "--shape", "7b"},
                 "--shape is for random weights");
@@ -301,6 +309,40 @@ TEST(CommandsTest, EvalLogitsWritesTheTensors) {
   ExpectRefused({"eval", "logits", "--model", Model(), "--prompt-ids", "[1]", "--path", "[2]", "--out", out},
                 "--path needs draft heads");
   ExpectRefused({"eval", "logits", "--model", Model(), "--prompt-ids", "[1]"}, "--out is missing");
+}
+
+TEST(CommandsTest, SettingsWithoutEffectAreRefused) {
+  ExpectRefused({"run", "--model", Model(), "--draft", Heads(), "--prompt", "a", "--draft-vocab-size", "5"},
+                "--draft-vocab-text");
+}
+
+TEST(CommandsTest, EvalLogitsSparesWhatItReads) {
+  const test::TempDir dir;
+  const std::string model = dir.path() + "/m", weights = model + "/model.safetensors", out = model + "/logits";
+  std::filesystem::copy(test::SourceDir() + "/tests/golden/base_mha", model);
+  const std::string before = test::ReadBack(weights);
+  const auto words = [&](const std::string& to) {
+    return std::vector<std::string>{"eval", "logits", "--model", model + "/", "--prompt-ids", "[1]", "--out", to};
+  };
+  ExpectRefused(words(weights), "lies in a folder that is read");
+  EXPECT_EQ(test::ReadBack(weights), before);
+  EXPECT_EQ(Hydrant(words(out)).code, 0);
+}
+
+TEST(CommandsTest, OddPathsAreTheUsersMistakes) {
+  const test::TempDir dir;
+  const std::string base = test::SourceDir() + "/tests/golden/base_mha", loop = dir.path() + "/loop";
+  std::filesystem::create_symlink(loop, loop);
+  ExpectRefused({"inspect", loop}, loop);
+  ExpectRefused({"inspect", std::string(300, 'x')}, "xxx");
+  const std::string model = dir.path() + "/m", odd = dir.path() + "/bad\xff\xfename";
+  std::filesystem::copy(base, model);
+  std::filesystem::remove(model + "/generation_config.json");
+  std::filesystem::create_symlink("generation_config.json", model + "/generation_config.json");
+  ExpectRefused({"inspect", model}, "generation_config.json");
+  std::filesystem::copy(base, odd);
+  const Outcome made = Hydrant({"convert", odd, dir.path() + "/w8", "--weights", "w8a8"});
+  EXPECT_EQ(made.code, 0) << made.err;
 }
 
 TEST(CommandsTest, RunReadsWhatConvertWrites) {

@@ -38,7 +38,7 @@ int ReportException() {
   } catch (const OutputClosed&) {
     return kExitOk;
   } catch (const Interruption&) {
-    return kExitInterrupted;
+    return InterruptedExit();
   } catch (const UserError& e) {
     PrintError(ErrorText(e.what(), e.hint()));
     return kExitUser;

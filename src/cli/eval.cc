@@ -4,8 +4,11 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
+#include "base/paths.h"
 #include "checkpoint/safetensors_writer.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
@@ -42,6 +45,15 @@ struct LogitsOptions {
   std::string out;
 };
 
+// A file of a folder that is read is not replaced: it may be the weights.
+void CheckSpares(const std::string& out, const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(out, error);
+  if (folder.empty() || !base::IsThere(path)) return;
+  if (!std::filesystem::equivalent(path.parent_path(), folder, error)) return;
+  throw FileError(out, "exists, and lies in a folder that is read", "name another file, or remove it yourself");
+}
+
 bool ParseFlags(const std::vector<std::string>& args, LogitsOptions& options) {
   FlagSet flags("hydrant eval logits", kDescription, kExamples);
   const auto ids = [&flags](const char* flag, std::vector<int32_t>* target, const std::string& help) {
@@ -63,6 +75,8 @@ bool ParseFlags(const std::vector<std::string>& args, LogitsOptions& options) {
   CheckNotEmpty(flags, "--cpu-target", options.engine.cpu_target);
   if (flags.Given("--path") && !flags.Given("--draft")) throw UserError("--path needs draft heads", "give --draft DIR");
   CheckFolders(options.engine);
+  CheckSpares(options.out, options.engine.model);
+  CheckSpares(options.out, options.engine.draft);
   return true;
 }
 

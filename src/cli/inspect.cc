@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/paths.h"
 #include "cli/errors.h"
 #include "cli/flags.h"
 #include "cli/inspect_sections.h"
@@ -84,8 +85,8 @@ int Inspect(const std::vector<std::string>& args) {
   flags.Switch("--tensors", &list_tensors, "Also list every tensor of a tensor file: name, dtype, shape");
   if (!flags.Parse(args)) return kExitOk;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  if (!fs::exists(path)) throw FileError(path, "there is no such file or folder");
-  const Findings findings = fs::is_directory(path) ? InspectFolder(path) : InspectFile(path);
+  if (!base::IsThere(path)) throw FileError(path, "there is no such file or folder");
+  const Findings findings = base::IsFolder(path) ? InspectFolder(path) : InspectFile(path);
   if (list_tensors && !findings.tensors) {
     throw UserError("--tensors is for tensor files only",
                     "name the .safetensors, .pt, .bin or .index.json file itself");

@@ -3,12 +3,12 @@
 
 #include <fmt/core.h>
 
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <set>
 #include <vector>
 
+#include "base/paths.h"
 #include "checkpoint/head_names.h"
 #include "checkpoint/packed_tensors.h"
 #include "draft/head_tensors.h"
@@ -183,15 +183,15 @@ Section HeadsSection(const std::string& folder) {
   section.Add("unused", unused);
   section.Add("packed", PackedJson(*heads.tensors));
   const std::string trees = folder + "/trees.json";
-  section.Add("trees", std::filesystem::exists(trees) ? Json(trees) : Json());
+  section.Add("trees", base::IsThere(trees) ? Json(trees) : Json());
   section.Add("warnings", heads.info.warnings);
   return section;
 }
 
 Section TokenizerSection(const std::string& path) {
-  const bool is_folder = std::filesystem::is_directory(path);
+  const bool is_folder = base::IsFolder(path);
   std::string file = path;
-  if (is_folder) file += std::filesystem::exists(path + "/tokenizer.json") ? "/tokenizer.json" : "/tokenizer.model";
+  if (is_folder) file += base::IsThere(path + "/tokenizer.json") ? "/tokenizer.json" : "/tokenizer.model";
   const auto tokenizer = tokenizer::LoadTokenizer(path);
   Section section{"tokenizer", {}};
   section.Add("file", file);

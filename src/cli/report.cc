@@ -66,6 +66,7 @@ void AddEngine(const RunOptions& options, const EngineInfo& info, Json& json) {
   json["weight_bytes"] = info.weight_bytes;
   json["head_weights"] = info.head_weights.empty() ? Json() : Json(info.head_weights);
   json["head_weight_bytes"] = info.head_weight_bytes;
+  json["num_draft_vocab"] = info.num_draft_vocab;
   json["packing"] = nullptr;
   if (info.packed_bytes_after > 0) {
     json["packing"] = {{"seconds", info.pack_seconds},

@@ -67,7 +67,8 @@ TEST(ReportTest, JsonHasTheResultAndEverySetting) {
   EXPECT_EQ(json["tree"]["choices"], base::Json::parse("[[0],[0,0]]"));
   EXPECT_EQ(json["epsilon"], 0.09);
   std::istringstream keys(
-      "tokens_per_second model draft drafter template system max_tokens top_k top_p min_p repetition_penalty "
+      "tokens_per_second model draft drafter template system num_draft_vocab max_tokens top_k top_p min_p "
+      "repetition_penalty "
       "presence_penalty frequency_penalty stop ignore_eos accept alpha root candidates threads cpu_target kv_type "
       "version");
   for (std::string key; keys >> key;) {

@@ -295,13 +295,13 @@ int Run(const std::vector<std::string>& args) {
   Choice choice = ChooseDrafting(engine, options, request);
   options.request.draft_p_min = request.draft_p_min;
   options.request.lookup = request.lookup;
-  if (Interrupted()) return kExitInterrupted;
+  if (Interrupted()) return InterruptedExit();
   if (options.json) {
     PrintJson(engine, options, request, resolved_template, std::move(choice));
   } else {
     PrintText(engine, options, request, std::move(choice));
   }
-  return Interrupted() ? kExitInterrupted : kExitOk;
+  return Interrupted() ? InterruptedExit() : kExitOk;
 }
 
 }  // namespace hydrant::cli

@@ -10,20 +10,42 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
 namespace {
 
-std::atomic<bool> g_interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free, "set from a signal handler");
+std::atomic<int> g_signal = 0;            // that asked to end; 0: none
+std::atomic<int64_t> g_asked_second = 0;  // when it first did
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free,
+              "set from a signal handler");
 
-void OnInterrupt(int number) {
-  if (g_interrupted.exchange(true)) {
+int64_t Second() {
+  struct timespec now {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec;
+}
+
+void OnSignal(int number) {
+  constexpr int64_t kPatience = 2;  // seconds for work to end and to remove what it has made
+  if (g_signal.exchange(number) == 0) {
+    g_asked_second = Second();
+  } else if (Second() - g_asked_second >= kPatience) {
     std::signal(number, SIG_DFL);
     std::raise(number);
   }
+}
+
+// Unless whoever started us wants it to be ignored, as nohup does.
+void Catch(int number) {
+  struct sigaction action {};
+  if (sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) return;
+  action = {};
+  action.sa_handler = OnSignal;  // without SA_RESTART: a read of the terminal returns
+  sigemptyset(&action.sa_mask);
+  sigaction(number, &action, nullptr);
 }
 
 // Pale green, cyan, pink, yellow, violet, orange of the 256-colour palette; deeper drafts repeat the last.
@@ -53,15 +75,20 @@ bool StdinIsTerminal() { return isatty(STDIN_FILENO) == 1; }
 bool StdoutIsTerminal() { return isatty(STDOUT_FILENO) == 1; }
 
 void InstallSignalHandlers() {
-  struct sigaction action {};
-  action.sa_handler = OnInterrupt;  // without SA_RESTART: a read of the terminal returns
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) Catch(number);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
-bool Interrupted() { return g_interrupted.load(); }
-void ClearInterrupt() { g_interrupted.store(false); }
+bool Interrupted() { return g_signal.load() != 0; }
+int InterruptedExit() {
+  constexpr int kOfShells = 128;
+  return kOfShells + g_signal.load();
+}
+void ClearInterrupt() {
+  int interrupt = SIGINT;
+  g_signal.compare_exchange_strong(interrupt, 0);
+}
 
 std::string ColoredByDepth(std::string_view text, int32_t depth) {
   if (depth <= 0 || text.empty()) return std::string(text);

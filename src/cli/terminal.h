@@ -11,7 +11,7 @@ namespace hydrant::cli {
 // The reader of our stdout went away (a closed pipe): the program ends quietly.
 struct OutputClosed {};
 
-// Ctrl-C ended work that leaves nothing behind: exit code 130.
+// Ctrl-C or another signal ended work that leaves nothing behind: exit code InterruptedExit().
 struct Interruption {};
 
 // Writes to stdout and flushes. Throws OutputClosed, or UserError where the device is full.
@@ -22,10 +22,13 @@ void PrintError(std::string_view text);
 bool StdinIsTerminal();
 bool StdoutIsTerminal();
 
-// From now on Ctrl-C only sets a flag; a second one while it is set ends the program as usual. A closed pipe becomes
-// an error of write() instead of a signal.
+// From now on Ctrl-C, SIGTERM and SIGHUP only set a flag; another two seconds later or more ends the program as usual.
+// A closed pipe or a file that grows too large becomes an error of write() instead of a signal.
 void InstallSignalHandlers();
 bool Interrupted();
+// The exit code of a program that one of them has ended: 130 for Ctrl-C.
+int InterruptedExit();
+// Forgets Ctrl-C, not the others.
 void ClearInterrupt();
 
 // `text` on a background that tells the depth of the draft (1 = first); black on pale colours can be read on light and

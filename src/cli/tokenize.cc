@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/paths.h"
 #include "cli/errors.h"
 #include "cli/flags.h"
 #include "cli/terminal.h"
@@ -95,7 +96,7 @@ std::vector<tokenizer::Message> ReadMessages(const std::string& file) {
 std::string RenderChat(const TokenizeOptions& options) {
   // A tokenizer file has its template, if any, in the tokenizer_config.json beside it.
   std::filesystem::path folder(options.model);
-  if (!std::filesystem::is_directory(folder)) folder = folder.parent_path();
+  if (!base::IsFolder(folder)) folder = folder.parent_path();
   if (folder.empty()) folder = ".";
   std::string name = options.template_name;
   tokenizer::TemplateTokens tokens;

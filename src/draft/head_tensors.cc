@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <set>
 #include <string_view>
 
 #include "base/json.h"
+#include "base/paths.h"
 #include "checkpoint/head_names.h"
 #include "hydrant/error.h"
 
@@ -276,7 +276,7 @@ bool BlocksAreTied(const HeadsFile& file) {
 
 std::string ConfigPath(const std::string& folder) {
   const std::string path = folder + "/config.json";
-  return std::filesystem::exists(path) ? path : std::string();
+  return base::IsThere(path) ? path : std::string();
 }
 
 }  // namespace

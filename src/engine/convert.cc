@@ -273,7 +273,9 @@ void WriteSummary(const ConvertOptions& options, const FolderKind& kind, const C
                      {"source_hash", report.source_hash}};
   if (kind.base) json["weights"] = quant::NameOf(*options.weights);
   if (kind.heads) json["head_weights"] = quant::NameOf(options.head_weights.value_or(WeightFormat::kW8A8));
-  std::ofstream(fs::path(folder) / OutputFolder::kMark) << json.dump(1) << "\n";
+  std::ofstream file(fs::path(folder) / OutputFolder::kMark);
+  file << json.dump(1, ' ', true, base::Json::error_handler_t::replace) << "\n" << std::flush;
+  if (!file) throw FileError(options.out, std::string(OutputFolder::kMark) + " cannot be written: is the disk full?");
 }
 
 void CopyFiles(const std::string& from, const std::string& to) {
@@ -282,7 +284,9 @@ void CopyFiles(const std::string& from, const std::string& to) {
     std::error_code error;
     if (!fs::is_regular_file(source, error)) continue;
     fs::copy_file(source, fs::path(to) / name, error);
-    if (error) throw FileError(source.string(), "cannot be copied: " + error.message());
+    if (error) {
+      throw FileError(source.string(), "cannot be copied to the new folder: " + error.message(), "is its disk full?");
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/paths.h"
 #include "draft/head_tensors.h"
 #include "hydrant/error.h"
 #include "tokenizer/tokenizer.h"
@@ -25,14 +26,14 @@ constexpr std::array<std::string_view, 4> kModelFiles = {"model.safetensors", "m
 
 bool HasAny(const std::string& folder, std::span<const std::string_view> names) {
   return std::any_of(names.begin(), names.end(),
-                     [&](std::string_view name) { return fs::exists(fs::path(folder) / name); });
+                     [&](std::string_view name) { return base::IsThere(fs::path(folder) / name); });
 }
 
 // A base model's config names its layers. A heads folder's config may repeat the base's, but its weights have names of
 // their own; vLLM's Medusa folders say what they are.
 bool HoldsBase(const std::string& folder, bool has_tokenizer) {
   const std::string file = folder + "/config.json";
-  if (!fs::exists(file)) return false;
+  if (!base::IsThere(file)) return false;
   const base::Json config = base::ReadJsonFile(file);
   return config.is_object() && config.contains("num_hidden_layers") &&
          config.value("model_type", base::Json()) != "medusa" &&

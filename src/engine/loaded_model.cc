@@ -2,12 +2,12 @@
 #include "engine/loaded_model.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <string_view>
 
 #include "base/mapped_file.h"
 #include "base/nearest.h"
+#include "base/paths.h"
 #include "draft/draft_vocab.h"
 #include "hydrant/error.h"
 #include "model/linear_packer.h"
@@ -19,7 +19,7 @@ namespace {
 tree::NamedTopology ChooseTree(const std::string& tree, const std::string& folder, int32_t heads) {
   if (!tree.empty()) return tree::ParseTree(tree);
   const std::string file = folder + "/trees.json";
-  if (std::filesystem::exists(file)) {
+  if (base::IsThere(file)) {
     tree::NamedTopology named = tree::ReadTreeFile(file);
     named.topology = named.topology.CutToDepth(std::min(heads, named.topology.max_depth()));
     return named;
@@ -46,6 +46,9 @@ void CheckOptions(const EngineOptions& options) {
   }
   if (!options.draft_vocab_text.empty() && (options.draft_vocab_size < 1 || !options.draft_vocab.empty())) {
     throw UserError("--draft-vocab-text needs --draft-vocab-size of at least 1, and excludes --draft-vocab");
+  }
+  if (options.draft_vocab_size != 0 && options.draft_vocab_text.empty()) {
+    throw UserError("--draft-vocab-size says how many tokens of --draft-vocab-text", "name a text, or leave it out");
   }
   if (options.draft.empty() && !options.tree.empty()) {
     throw TreeWithoutHeads();
@@ -112,6 +115,8 @@ void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
   model::LinearPacker packer(loaded.pool.get(), options.on_pack);
   draft::HeadPacking packing{
       .choice = choice, .packer = &packer, .arranger = &arranger, .draft_vocab = DraftVocab(loaded)};
+  const auto cut = static_cast<int64_t>(packing.draft_vocab.size());
+  loaded.info.num_draft_vocab = static_cast<int32_t>(cut > 0 ? cut : loaded.weights.config.vocab_size);
   loaded.drafter = draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, packing, &loaded.info.warnings);
   AddToInfo(packing.report, loaded.info);
   loaded.info.head_weights = packing.format;

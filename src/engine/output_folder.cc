@@ -101,9 +101,9 @@ void OutputFolder::Keep() {
   }
   fs::rename(path_, target_, error);
   if (error) {
-    std::error_code ignored;
-    if (!old.empty()) fs::rename(old, target_, ignored);
-    throw FileError(target_, "cannot be created: " + error.message());
+    std::error_code back;
+    if (!old.empty()) fs::rename(old, target_, back);
+    throw FileError(target_, "cannot be created: " + error.message(), back ? "what it held is in " + old : "");
   }
   kept_ = true;
   if (!old.empty()) fs::remove_all(old, error);

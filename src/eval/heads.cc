@@ -184,8 +184,11 @@ std::vector<DraftPart> PartsOf(const std::vector<Round>& rounds, const std::vect
     std::string name = part == 0 ? "prefix layer" : "head " + std::to_string(part);
     if (part + 1 == samples.size()) name = "all";
     parts.push_back(PartOf(std::move(name), bytes[part], std::move(samples[part])));
-    // The least difference of two noisy times says nothing; that of their least times does.
-    if (part > 0 && part < samples.size() - 1) parts.back().ms.min = Least(rounds, part) - Least(rounds, part - 1);
+    // The least difference of two noisy times says nothing; that of their least times does, unless one was disturbed
+    // in every round.
+    Spread& ms = parts.back().ms;
+    if (part > 0 && part < samples.size() - 1)
+      ms.min = std::min(ms.median, Least(rounds, part) - Least(rounds, part - 1));
   }
   return parts;
 }

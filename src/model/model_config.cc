@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "base/paths.h"
 #include "hydrant/error.h"
 
 namespace hydrant::model {
@@ -252,8 +253,8 @@ const char* NameOf(Family family) {
 
 ModelConfig ReadModelConfig(const std::string& folder) {
   const std::filesystem::path path(folder);
-  if (!std::filesystem::is_directory(path)) {
-    throw FileError(folder, std::filesystem::exists(path) ? "is a file, expected a model folder" : "no such folder");
+  if (!base::IsFolder(path)) {
+    throw FileError(folder, base::IsThere(path) ? "is a file, expected a model folder" : "no such folder");
   }
   ModelConfig result;
   result.file = (path / "config.json").string();
@@ -271,7 +272,7 @@ ModelConfig ReadModelConfig(const std::string& folder) {
   ReadTokenIds(config, &result);
 
   const std::string generation_file = (path / "generation_config.json").string();
-  if (std::filesystem::exists(generation_file)) {
+  if (base::IsThere(generation_file)) {
     const Json generation = ReadSmallJson(generation_file);
     if (!generation.is_object()) JsonView(generation, generation_file).Fail("an object");
     ReadTokenIds(JsonView(generation, generation_file), &result);
