@@ -376,7 +376,13 @@ TEST(CommandsTest, RunReadsWhatConvertWrites) {
   EXPECT_EQ(seen["base"]["packed"]["layout"], "lines");
   EXPECT_EQ(seen["base"]["packed"]["source"], "base_mha");
   EXPECT_TRUE(seen["base"]["dtypes"].contains("w8a8")) << "64 inputs stay in 8 bits";
+}
 
+TEST(CommandsTest, ConvertReplacesOnlyWhatItMay) {
+  const test::TempDir dir;
+  const std::string base = test::SourceDir() + "/tests/golden/base_mha", out = dir.path() + "/w4";
+  const std::string heads = test::SourceDir() + "/tests/golden/hydra/prefix_mlp_k2_l1";
+  EXPECT_EQ(Hydrant({"convert", base, out, "--weights", "w4a8"}).code, 0);
   ExpectRefused({"convert", base, out, "--weights", "w4a8"}, "exists already");
   ExpectRefused({"convert", heads, out, "--head-weights", "w8a8", "--model", out, "--force"},
                 "is what is read: it would be lost");

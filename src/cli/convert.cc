@@ -36,21 +36,21 @@ constexpr const char* kExamples =
 constexpr std::array<std::string_view, 3> kLayouts = {"auto", "lines", "interleaved"};
 constexpr std::array<std::string_view, 4> kFormats = {"w8a8", "w4a8", "w8a16", "w4a16"};
 
+std::optional<quant::WeightFormat> ParseFormat(const char* flag, const std::string& value) {
+  if (value == "f32" || value == "bf16") {
+    throw UserError(std::string(flag) + " is " + value + ": floats need no conversion",
+                    "'hydrant run' takes a checkpoint of floats as it lies");
+  }
+  return quant::WeightFormatNamed(ParseChoice(flag, value, kFormats));
+}
+
 bool ParseFlags(const std::vector<std::string>& args, engine::ConvertOptions& options, bool& json) {
   FlagSet flags("hydrant convert", kDescription, kExamples);
   flags.Positional("IN", &options.in, true, "Folder with a base model, heads, or both");
   flags.Positional("OUT", &options.out, true, "Folder to make");
   const auto format = [&flags](const char* flag, std::optional<quant::WeightFormat>* target, const std::string& help) {
     flags.Value(
-        flag, "FORMAT",
-        [=](const std::string& value) {
-          if (value == "f32" || value == "bf16") {
-            throw UserError(std::string(flag) + " is " + value + ": floats need no conversion",
-                            "'hydrant run' takes a checkpoint of floats as it lies");
-          }
-          *target = quant::WeightFormatNamed(ParseChoice(flag, value, kFormats));
-        },
-        help);
+        flag, "FORMAT", [=](const std::string& value) { *target = ParseFormat(flag, value); }, help);
   };
   format("--weights", &options.weights, "Of the base: w8a8, w4a8, w8a16 or w4a16");
   format("--head-weights", &options.head_weights, "Of the heads (default w8a8)");

@@ -63,7 +63,7 @@ bool ParseFlags(const std::vector<std::string>& args, LogitsOptions& options) {
   AddModelFlags(flags, options.engine);
   ids("--prompt-ids", &options.prompt_ids, "Token ids as a JSON array, used exactly as given");
   ids("--path", &options.path, "Drafted tokens after the root");
-  flags.Text("--out", "FILE", &options.out, "The safetensors file to write");
+  flags.Text("--out", "FILE", &options.out, "The safetensors file to write; in a folder that is read a new one");
   AddMachineFlags(flags, options.engine);
   if (!flags.Parse(args)) return false;
   for (const char* flag : {"--model", "--prompt-ids", "--out"}) {

@@ -10,11 +10,11 @@
 //
 // What sums do not stay in registers for all inputs lie in memory while others are there. With two panels and more than
 // two row blocks they move once in a chunk of a few steps, with four panels in each step, and row blocks take turns in
-// one order and then in the opposite one, so that the last one's stay. Behind every product an equal
-// share of the next step or chunk is expanded, because a tile load cannot take bytes from the store buffer, and as many
-// lines are prefetched; long chunks (LongChunks) have no room for that and expand where there is. Hardly anything in
-// these loops branches but their ends: what a core does while it waits for memory is what it has already decoded. For
-// the same reason sums change places one by one, each before the product that needs it.
+// one order and then in the opposite one, so that the last one's stay. Behind every product an equal share of the next
+// step or chunk is expanded, because a tile load cannot take bytes from the store buffer, and as many lines are
+// prefetched; long chunks (LongChunks) have no room for that and expand where there is. Hardly anything in these loops
+// branches but their ends: what a core does while it waits for memory is what it has already decoded. For the same
+// reason sums change places one by one, each before the product that needs it.
 //
 // Sums become outputs for several groups of panels at once (kBatchGroups).
 //

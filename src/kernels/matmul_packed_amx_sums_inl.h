@@ -14,8 +14,8 @@ struct SumChange {
   bool zero, now;
 };
 
-// A part of TileMatmul. (As an object of its own that refers to the tiles it cost 4 to 8 % of a
-// pass of 16 to 64 rows.)
+// A base class of TileMatmul, not an object that refers to its tiles: the one series of the latter was 4 to 8 % slower
+// with 16 to 64 rows, little more than that hour's noise.
 template <typename Tiles>
 class TileSums {
  protected:
