@@ -50,9 +50,9 @@ struct StepResult {
   bool checked = false;
 };
 
-// In turn: every number of rows, then again, with a reading of the roofline between any two passes. First checks the
-// answer: one layer and the lm head, every number of rows, against the portable table on sampled rows, bit for bit
-// (keys and values in f32); an InternalError says where they differ.
+// In turn: every number of rows, each after a pass that is not timed, then again, with a reading of the roofline
+// between any two of them. First checks the answer: one layer and the lm head, every number of rows, against the
+// portable table on sampled rows, bit for bit (keys and values in f32); an InternalError says where they differ.
 StepResult MeasureStep(const StepOptions& options);
 
 // The type whose multiply peak bounds a format's matmuls, and the products per weight and row.
