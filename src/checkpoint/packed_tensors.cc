@@ -54,9 +54,10 @@ void AttachPackedTensors(const std::string& file, const Metadata& metadata, File
   if (list == metadata.end()) {
     throw FileError(file, std::string("the header's metadata have no '") + kPackedKey + "'", kConvertAgain);
   }
-  const base::Json json = base::ParseJson(list->second, file);
-  const base::JsonView view(json, file);
-  if (!view.is_object()) throw FileError(file, std::string("'") + kPackedKey + "' is no object");
+  const std::string place = file + " ('" + kPackedKey + "' of its metadata)";
+  const base::Json json = base::ParseJson(list->second, place);
+  const base::JsonView view(json, place);
+  if (!view.is_object()) view.Fail("an object");
   TensorView dictionary;
   if (source->Find(kDictionaryName) != nullptr) {
     dictionary = Required(file, *source, kDictionaryName, DType::kU8, 2).view;

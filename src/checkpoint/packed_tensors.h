@@ -27,7 +27,7 @@ using Metadata = std::map<std::string, std::string, std::less<>>;
 
 // Where the metadata name packed tensors: checks that what they say agrees with the tensors, gives each its
 // PackedTensor, and takes scales and dictionary off the list. Sizes that follow from the layout are checked where
-// weights are made of them (model/packed_linear.h). Throws FileError.
+// weights are made of them (model/packed_file.h). Throws FileError.
 void AttachPackedTensors(const std::string& file, const Metadata& metadata, FileSource* source);
 
 }  // namespace hydrant::checkpoint

@@ -87,9 +87,9 @@ TEST(PackedTensorsTest, MetadataThatDoNotFitTheTensorsAreRefused) {
   EXPECT_THAT(RefusalOf(header), HasSubstr("tensor 'w' is f32"));
   header = Header();
   header["__metadata__"]["hydrant.packed"] = "[";
-  EXPECT_THAT(RefusalOf(header), HasSubstr("w.safetensors: "));
+  EXPECT_THAT(RefusalOf(header), HasSubstr("w.safetensors ('hydrant.packed' of its metadata): is not valid JSON"));
   header["__metadata__"]["hydrant.packed"] = "[1]";
-  EXPECT_THAT(RefusalOf(header), HasSubstr("is no object"));
+  EXPECT_THAT(RefusalOf(header), HasSubstr("metadata): the JSON value is [1], expected an object"));
   header["__metadata__"]["hydrant.packed"] = R"({"absent":{"format":"w8a8","shape":[1,1],"slices":1}})";
   EXPECT_THAT(RefusalOf(header), HasSubstr("tensor 'absent' is missing"));
 }

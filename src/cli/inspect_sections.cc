@@ -14,6 +14,7 @@
 #include "draft/head_tensors.h"
 #include "hydrant/error.h"
 #include "kernels/packed.h"
+#include "model/packed_file.h"
 #include "model/weights.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -42,6 +43,13 @@ Json PackedJson(const checkpoint::TensorSource& source) {
   return {{"layout", NameOf(layout)},
           {"source", text(checkpoint::kSourceKey)},
           {"source_hash", text(checkpoint::kSourceHashKey)}};
+}
+
+// What `run` would refuse in packed tensors: sizes, alignment, scales, dictionary.
+void CheckPacked(const checkpoint::TensorSource& source, const NameFilter& wanted) {
+  for (const auto& [name, tensor] : source.tensors()) {
+    if (tensor.packed && wanted(name)) static_cast<void>(model::PackedFromFile(tensor, name, tensor.packed->slices));
+  }
 }
 
 // Parameters, bytes and dtypes of the tensors that `wanted` names, each storage once, and the groups that share one.
@@ -175,6 +183,7 @@ Section HeadsSection(const std::string& folder) {
   for (const auto& [name, tensor] : heads.tensors->tensors()) {
     if (is_head(name) && !used(name)) unused.push_back(name);
   }
+  CheckPacked(*heads.tensors, used);
   const Sizes sizes = Measure(*heads.tensors, used);
   Section section{"heads", {}};
   AddHeads(heads.info, section);
@@ -206,7 +215,9 @@ Section TokenizerSection(const std::string& path) {
 }
 
 Section TensorsSection(const checkpoint::TensorSource& source) {
-  const Sizes sizes = Measure(source, [](const std::string&) { return true; });
+  const auto all = [](const std::string&) { return true; };
+  CheckPacked(source, all);
+  const Sizes sizes = Measure(source, all);
   Section section{"tensors", {}};
   section.Add("file", source.display_name());
   section.Add("num_files", source.files().size());
