@@ -306,6 +306,8 @@ int BenchHeads(const std::vector<std::string>& args) {
   } else {
     measured = bench.OfFolders();
   }
+  std::erase_if(measured, [](const Measured& method) { return method.result.rounds == 0; });
+  if (measured.empty()) return InterruptedExit();
   if (options.bench.json) {
     Print(base::DumpJson(HeadsJson(options, measured)) + "\n");
   } else {

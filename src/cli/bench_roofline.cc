@@ -93,6 +93,7 @@ int BenchRoofline(const std::vector<std::string>& args) {
   };
   const eval::Roofline roofline = eval::MeasureRoofline(measure);
   progress.Clear();
+  if (roofline.rounds == 0) return InterruptedExit();
   Print(options.json ? base::DumpJson(RooflineJson(roofline, pool->num_threads())) + "\n" : RooflineText(roofline));
   return Interrupted() ? InterruptedExit() : kExitOk;
 }

@@ -168,6 +168,9 @@ int BenchStep(const std::vector<std::string>& args) {
   AddWorkFlags(flags, options);
   AddBenchFlags(flags, options.bench, "the rounds, at least three");
   if (!flags.Parse(args)) return kExitOk;
+  if (flags.Given("--prefill-chunk") && !flags.Given("--prefill")) {
+    throw UserError("--prefill-chunk is for prompts only", "add --prefill N, or leave it out");
+  }
   const std::unique_ptr<base::ThreadPool> pool = BenchPool(options.bench);
   const int64_t hidden_size = eval::ShapeConfig(options.shape).hidden_size;
   kernels::Queue queue{pool.get(), &kernels::KernelsForModel(options.bench.cpu_target, hidden_size)};

@@ -55,9 +55,10 @@ int Dispatch(const std::string& program, std::span<const Command> commands, cons
   if (args.empty()) throw UserError(fmt::format("{}: no command is given", program), help_hint);
   std::vector<std::string> rest(args.begin() + 1, args.end());
   std::string name = args[0];
-  if (name == "help" && !rest.empty()) {  // "hydrant help run"
+  if (name == "help" && !rest.empty()) {  // "hydrant help bench step"
     name = rest[0];
-    rest = {"--help"};
+    rest.erase(rest.begin());
+    rest.emplace_back("--help");
   }
   if (name == "--help" || name == "-h" || name == "help") {
     Print(CommandList(program, commands, overview));

@@ -48,6 +48,7 @@ TEST(CommandsTest, HelpListsCommandsAndEveryCommandHasExamples) {
     EXPECT_THAT(help.out, AllOf(HasSubstr("Usage: hydrant " + command[0]), HasSubstr("Examples:")));
   }
   EXPECT_EQ(Hydrant({"help", "run"}).out, Hydrant({"run", "--help"}).out);
+  EXPECT_EQ(Hydrant({"help", "bench", "step"}).out, Hydrant({"bench", "step", "--help"}).out);
 }
 
 TEST(CommandsTest, VersionNamesTheCpuTarget) {
@@ -309,11 +310,6 @@ TEST(CommandsTest, EvalLogitsWritesTheTensors) {
   ExpectRefused({"eval", "logits", "--model", Model(), "--prompt-ids", "[1]", "--path", "[2]", "--out", out},
                 "--path needs draft heads");
   ExpectRefused({"eval", "logits", "--model", Model(), "--prompt-ids", "[1]"}, "--out is missing");
-}
-
-TEST(CommandsTest, SettingsWithoutEffectAreRefused) {
-  ExpectRefused({"run", "--model", Model(), "--draft", Heads(), "--prompt", "a", "--draft-vocab-size", "5"},
-                "--draft-vocab-text");
 }
 
 TEST(CommandsTest, EvalLogitsSparesWhatItReads) {

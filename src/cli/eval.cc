@@ -73,7 +73,10 @@ bool ParseFlags(const std::vector<std::string>& args, LogitsOptions& options) {
   CheckNotEmpty(flags, "--draft", options.engine.draft);
   CheckNotEmpty(flags, "--out", options.out);
   CheckNotEmpty(flags, "--cpu-target", options.engine.cpu_target);
-  if (flags.Given("--path") && !flags.Given("--draft")) throw UserError("--path needs draft heads", "give --draft DIR");
+  for (const char* flag : {"--path", "--head-weights"}) {
+    if (!flags.Given(flag) || flags.Given("--draft")) continue;
+    throw UserError(std::string(flag) + " needs draft heads", "give --draft DIR");
+  }
   CheckFolders(options.engine);
   CheckSpares(options.out, options.engine.model);
   CheckSpares(options.out, options.engine.draft);

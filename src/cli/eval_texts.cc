@@ -127,6 +127,9 @@ std::vector<std::vector<int32_t>> ReadTexts(const engine::LoadedModel& loaded, c
   if (!loaded.tokenizer) throw UserError(loaded.options.model + ": has no tokenizer.json or tokenizer.model");
   const std::string content = options.file.empty() ? ReadStdin() : base::ReadTextFile(options.file, kMaxInputBytes);
   const bool lines = options.split == "jsonl" || (options.split == "auto" && options.file.ends_with(".jsonl"));
+  if (!lines && !options.field.empty()) {
+    throw UserError("--field is for JSONL only", "add --split jsonl, or leave it out");
+  }
   return Reader(loaded, options).Read(content, lines ? "jsonl" : options.split);
 }
 

@@ -213,7 +213,7 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
   }
   if (flags.Given("--epsilon") && !flags.Given("--alpha")) accept.alpha = std::sqrt(accept.epsilon);
   if (options.engine.draft.empty() && !options.engine.model.empty()) {
-    for (const char* flag : {"--tree", "--draft-p-min"}) {
+    for (const char* flag : {"--tree", "--draft-p-min", "--head-weights"}) {
       if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
     }
     if (options.compare_plain && !flags.Given("--lookup")) {
