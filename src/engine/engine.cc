@@ -57,7 +57,8 @@ std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationReques
                            .drafter = loaded->drafter.get(),
                            .pool = kv_pool.get(),
                            .topology = &loaded->tree.topology,
-                           .prefill_chunk = loaded->options.prefill_chunk});
+                           .prefill_chunk = loaded->options.prefill_chunk,
+                           .model = loaded->options.model});
   std::deque<sequence::Sequence> sequences;  // a deque: sequences do not move
   for (const GenerationRequest& request : requests) {
     sequence::SequenceSetup setup;

@@ -98,6 +98,7 @@ class Evaluation {
       result_.num_correct += correct_[i];
     }
     result_.num_scored += logits.rows();
+    if (!std::isfinite(result_.log_loss)) throw NoFiniteLogits(loaded_->options.model);
   }
 
   LoadedModel* loaded_;

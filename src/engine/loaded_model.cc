@@ -199,6 +199,12 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   return loaded;
 }
 
+FileError NoFiniteLogits(const std::string& model) {
+  return {model, "its logits are NaN or infinite",
+          "a weight is NaN or infinite, or numbers grow past what f32 holds; if other --weights of this model work, "
+          "those lose it"};
+}
+
 void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_ids) {
   const model::ModelConfig& config = loaded.weights.config;
   if (prompt_ids.empty()) throw UserError("the prompt is empty", "give at least one token");

@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "draft/drafter.h"
 #include "hydrant/engine.h"
+#include "hydrant/error.h"
 #include "kernels/kernels.h"
 #include "model/decoder.h"
 #include "model/weights.h"
@@ -45,6 +46,9 @@ DType KvTypeNamed(const std::string& name, const model::ModelWeights& weights);
 
 // EngineOptions::prefill_chunk of 0.
 int32_t BestPrefillChunk(const kernels::KernelTable& table, const model::ModelWeights& weights);
+
+// For a model whose logits are NaN or infinite: text would go on with whatever token comes first.
+FileError NoFiniteLogits(const std::string& model);
 
 // Throws UserError when the prompt is empty, has ids outside the vocabulary, or is longer than the context.
 void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_ids);

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "base/check.h"
+#include "engine/loaded_model.h"
 
 namespace hydrant::engine {
 namespace {
@@ -58,7 +60,9 @@ void Stepper::Prefill(sequence::Sequence& sequence) {
       context_.drafter->Absorb(std::span(&input, 1));
     }
   }
-  sequence.TakeFirst(std::as_const(output_.logits).row_span(0));
+  const std::span<const float> logits = std::as_const(output_.logits).row_span(0);
+  sequence.TakeFirst(logits);
+  if (!std::isfinite(logits[static_cast<size_t>(sequence.output().back())])) throw NoFiniteLogits(context_.model);
   clock.Lap(&PhaseTimes::prefill);
 }
 
@@ -165,7 +169,21 @@ void Stepper::Verify(std::span<sequence::Sequence* const> sequences) {
     input.output = sequence.output();
     input.noise = &sequence.noise();
     verdicts_.push_back(sequence.verifier().Accept(input));
+    CheckFinite(input, verdicts_.back());
   }
+}
+
+// Of the tokens that go into the text. Where all logits are NaN, each choice is one.
+void Stepper::CheckFinite(const verify::VerifyInput& input, const verify::Verdict& verdict) const {
+  const auto check = [&](tree::NodeId node, int32_t token) {
+    if (!std::isfinite(input.logits.row(node)[token])) throw NoFiniteLogits(context_.model);
+  };
+  tree::NodeId at = 0;
+  for (const tree::NodeId node : verdict.path) {
+    check(at, input.tree->tokens[static_cast<size_t>(node)]);
+    at = node;
+  }
+  check(at, verdict.bonus);
 }
 
 // Hands the hidden rows of the committed tokens to the drafter: the root's row and those of the accepted nodes. Where

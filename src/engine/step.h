@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "draft/drafter.h"
@@ -21,15 +22,16 @@ struct StepContext {
   kv::BlockPool* pool = nullptr;
   const tree::Topology* topology = nullptr;
   int32_t prefill_chunk = 256;  // rows
+  std::string model = {};       // its folder, for errors
 };
 
 class Stepper {
  public:
   explicit Stepper(const StepContext& context);
 
-  // Runs a sequence's prompt in chunks and takes the first token.
+  // Runs a sequence's prompt in chunks and takes the first token. Throws FileError where its logit is not finite.
   void Prefill(sequence::Sequence& sequence);
-  // One step of unfinished sequences.
+  // One step of unfinished sequences. Likewise.
   void Step(std::span<sequence::Sequence* const> sequences);
 
   // Most rows that the step of one such sequence takes.
@@ -42,6 +44,7 @@ class Stepper {
   void Draft(std::span<sequence::Sequence* const> sequences);
   void LayOut(std::span<sequence::Sequence* const> sequences);
   void Verify(std::span<sequence::Sequence* const> sequences);
+  void CheckFinite(const verify::VerifyInput& input, const verify::Verdict& verdict) const;
   void Absorb(std::span<sequence::Sequence* const> sequences);
 
   StepContext context_;

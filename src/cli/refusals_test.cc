@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program does not go on with: settings that would change nothing, weights that give no text.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "tests/program.h"
+#include "tests/test_data.h"
+
+namespace hydrant::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Golden(const std::string& name) { return SourceDir() + "/tests/golden/" + name; }
+
+// The first bytes of a tensor of the safetensors file in `folder`.
+void Overwrite(const TempDir& folder, const std::string& name, const std::string& tensor, const std::string& bytes) {
+  std::string content = ReadBack(folder.path() + "/" + name);
+  uint64_t length = 0;
+  std::memcpy(&length, content.data(), 8);
+  const Json header = base::ParseJson(content.substr(8, length), name);
+  content.replace(8 + length + header.at(tensor).at("data_offsets").at(0).get<size_t>(), bytes.size(), bytes);
+  folder.Write(name, content);
+}
+
+TEST(RefusalsTest, SettingsWithoutEffect) {
+  const TempDir dir;
+  const std::string text = dir.Write("t.txt", "A cat.");
+  const std::vector<std::string> run = {"run", "--model", Model(), "--prompt", "a"};
+  const auto refused = [&run](std::vector<std::string> more, const std::string& part) {
+    more.insert(more.begin(), run.begin(), run.end());
+    ExpectRefused(more, part);
+  };
+  refused({"--draft", Heads(), "--draft-vocab-size", "5"}, "--draft-vocab-text");
+  refused({"--head-weights", "w8a8"}, "--head-weights needs draft heads");
+  ExpectRefused({"bench", "step", "--prefill-chunk", "4"}, "--prefill-chunk is for prompts only");
+  ExpectRefused({"eval", "ppl", "--model", Model(), "--text", text, "--field", "x"}, "--field is for JSONL only");
+}
+
+TEST(RefusalsTest, LogitsThatAreNotFinite) {
+  const TempDir dir;
+  std::filesystem::copy(Model(), dir.path());
+  Overwrite(dir, "model.safetensors", "model.norm.weight", "\xc0\x7f");  // a NaN in bf16
+  const std::string part = dir.path() + ": its logits are NaN or infinite";
+  const std::vector<std::string> run = {"run", "--model", dir.path(), "--prompt", "a"};
+  for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{
+           {}, {"--json"}, {"--draft", Heads()}, {"--temperature", "0.8"}, {"--accept", "typical"}}) {
+    std::vector<std::string> args = run;
+    args.insert(args.end(), more.begin(), more.end());
+    ExpectRefused(args, part);
+  }
+  ExpectRefused({"eval", "ppl", "--model", dir.path(), "--text", dir.Write("t.txt", "A cat.")}, part);
+}
+
+// `inspect` reads heads without their base, and still checks all that it can.
+TEST(RefusalsTest, PackedHeadsThatRunWouldNotTake) {
+  const TempDir dir;
+  const std::string heads = dir.path() + "/h";
+  const std::string file = "hydra_lm_head.safetensors", path = heads + "/" + file;
+  const Outcome made = Hydrant(
+      {"convert", Golden("hydra/prefix_mlp_k2_l1"), heads, "--head-weights", "w4a8", "--model", Golden("base_mha")});
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(Hydrant({"inspect", heads}).code, 0);
+  EXPECT_EQ(Hydrant({"inspect", path}).code, 0);
+  const std::string whole = ReadBack(path);
+  const auto refused = [&](const std::string& part) {
+    ExpectRefused({"inspect", heads}, part);
+    ExpectRefused({"inspect", path}, part);
+  };
+  std::string content = whole;
+  const size_t at = content.find("\\\"slices\\\":2");
+  ASSERT_NE(at, std::string::npos);
+  dir.Write("h/" + file, content.replace(at, 12, "\\\"slices\\\":1"));
+  refused("in 1 slices)");
+  dir.Write("h/" + file, whole);
+  Overwrite(dir, "h/" + file, "hydra_lm_head.0.1.weight.scales", std::string("\x00\x00\xc0\x7f", 4));
+  refused("'hydra_lm_head.0.1.weight' has no finite scale in row 0");
+}
+
+}  // namespace
+}  // namespace hydrant::test
