@@ -135,7 +135,7 @@ void Stepper::Draft(std::span<sequence::Sequence* const> sequences) {
   if (!proposals_.empty()) context_.drafter->Propose(proposals_);
 }
 
-// All trees as one flat batch; node i of a tree gets the KV slot root + i.
+// All trees as one flat batch.
 void Stepper::LayOut(std::span<sequence::Sequence* const> sequences) {
   batch_.Clear();
   first_row_.clear();
@@ -145,9 +145,11 @@ void Stepper::LayOut(std::span<sequence::Sequence* const> sequences) {
     const int32_t root = sequence->table().length();
     const bool reserved = sequence->table().Reserve(root + tree.topology.num_nodes());
     HYDRANT_CHECK(reserved);
+    const std::span<const int32_t> places = sequence->PlaceNodes();
     for (tree::NodeId node = 0; node < tree.topology.num_nodes(); ++node) {
-      batch_.AddTreeRow(tree.tokens[static_cast<size_t>(node)], root, tree.topology.PathTo(node),
-                        sequence->table().blocks());
+      std::vector<int32_t> path = tree.topology.PathTo(node);
+      for (int32_t& on_path : path) on_path = places[static_cast<size_t>(on_path)];
+      batch_.AddTreeRow(tree.tokens[static_cast<size_t>(node)], root, path, sequence->table().blocks());
       batch_.WantLogits();
     }
   }

@@ -21,14 +21,30 @@ TreePass::TreePass(kernels::Queue* queue, const model::ModelWeights* weights, DT
 }
 
 const model::ForwardOutput& TreePass::Tree(const std::vector<int32_t>& nodes) {
+  if (nodes != nodes_) Place(nodes);
   batch_.Clear();
-  for (const int32_t node : nodes) {
-    batch_.AddTreeRow(TokenOf(node), context_, PathToNode(node), table_.blocks());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    batch_.AddTreeRow(TokenOf(nodes[i]), context_, paths_[i], table_.blocks());
     batch_.WantLogits();
   }
   batch_.Seal();
   decoder_.Forward(batch_, pool_, output_);
   return output_;
+}
+
+// In preorder, the order of paths as words, as the engine does.
+void TreePass::Place(const std::vector<int32_t>& nodes) {
+  nodes_ = nodes;
+  paths_.clear();
+  for (const int32_t node : nodes) paths_.push_back(PathToNode(node));
+  std::vector<std::vector<int32_t>> in_order = paths_;
+  std::sort(in_order.begin(), in_order.end());
+  std::vector<int32_t> places(static_cast<size_t>(*std::max_element(nodes.begin(), nodes.end())) + 1, 0);
+  for (size_t i = 0; i < in_order.size(); ++i)
+    places[static_cast<size_t>(in_order[i].back())] = static_cast<int32_t>(i);
+  for (std::vector<int32_t>& path : paths_) {
+    for (int32_t& on_path : path) on_path = places[static_cast<size_t>(on_path)];
+  }
 }
 
 void TreePass::Prefill(int tokens, int chunk) {

@@ -25,6 +25,7 @@ class TreePass {
 
  private:
   void FillContext();
+  void Place(const std::vector<int32_t>& nodes);
   int32_t TokenOf(int index) const { return static_cast<int32_t>((index * 7919 + 1) % weights_->config.vocab_size); }
 
   kernels::Queue* queue_;
@@ -33,6 +34,8 @@ class TreePass {
   model::Decoder decoder_;
   kv::BlockPool pool_;
   kv::BlockTable table_;
+  std::vector<int32_t> nodes_;               // of the last tree
+  std::vector<std::vector<int32_t>> paths_;  // to each, in slots behind the root
   model::RowBatch batch_;
   model::ForwardOutput output_;
 };

@@ -85,19 +85,19 @@ void BlockTable::Append(int32_t count) {
   length_ += count;
 }
 
-void BlockTable::CommitPath(std::span<const int32_t> nodes) {
+void BlockTable::CommitPath(std::span<const int32_t> places) {
   std::vector<int32_t> from, to;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    HYDRANT_CHECK(i == 0 ? nodes[i] >= 0 : nodes[i] > nodes[i - 1]);
-    HYDRANT_CHECK(length_ + nodes[i] < num_blocks() * kP);
-    if (nodes[i] == static_cast<int32_t>(i)) continue;
-    from.push_back(length_ + nodes[i]);
+  for (size_t i = 0; i < places.size(); ++i) {
+    HYDRANT_CHECK(i == 0 ? places[i] >= 0 : places[i] > places[i - 1]);
+    HYDRANT_CHECK(length_ + places[i] < num_blocks() * kP);
+    if (places[i] == static_cast<int32_t>(i)) continue;
+    from.push_back(length_ + places[i]);
     to.push_back(length_ + static_cast<int32_t>(i));
   }
   for (int64_t l = 0; l < pool_->shape().num_layers && !from.empty(); ++l) {
     kernels::CopySlots(pool_->layer(l), blocks_.data(), from, to);
   }
-  Append(static_cast<int32_t>(nodes.size()));
+  Append(static_cast<int32_t>(places.size()));
 }
 
 void BlockTable::Truncate(int32_t length) {

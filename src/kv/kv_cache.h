@@ -58,9 +58,9 @@ class BlockTable {
   bool Reserve(int32_t num_slots);
   // The rows just written at slots length .. length + count - 1 become committed positions.
   void Append(int32_t count);
-  // Keeps `nodes` (ascending) of the rows written at slots length + node: copies them to length, length + 1, …, and
-  // commits them. Ascending order needs no staging, since nodes[i] >= i.
-  void CommitPath(std::span<const int32_t> nodes);
+  // Keeps the rows written at slots length + places[i] (ascending): copies them to length, length + 1, …, and commits
+  // them. Ascending order needs no staging, since places[i] >= i.
+  void CommitPath(std::span<const int32_t> places);
   // Forgets positions from `length` on and frees blocks that hold none of the rest.
   void Truncate(int32_t length);
 

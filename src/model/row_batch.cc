@@ -38,7 +38,7 @@ void RowBatch::AddTreeRow(int32_t token, int32_t root, std::span<const int32_t> 
   positions_.push_back(row.position);
   kv_.push_back(row);
   path_offsets_.push_back(static_cast<int64_t>(paths_.size()));
-  for (const int32_t node : path) paths_.push_back(root + node);
+  for (const int32_t place : path) paths_.push_back(root + place);
 }
 
 void RowBatch::Seal() {

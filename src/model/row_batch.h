@@ -18,8 +18,8 @@ class RowBatch {
   // Rows of a prompt chunk or a single token: positions `first` .. first + tokens.size() - 1, in slots of the same
   // number. `blocks` must stay valid until the forward pass is done.
   void AddChain(std::span<const int32_t> tokens, int32_t first, const int32_t* blocks);
-  // A row of a tree whose root stands at position and slot `root`: node `node` at depth path.size() - 1, `path` = node
-  // numbers from the root (0) to it. Its key and value go to slot root + node.
+  // A row of a tree whose root stands at position and slot `root`: a node at depth path.size() - 1. `path`: where keys
+  // and values of the nodes from the root (0) to it are, or go, in slots behind `root`.
   void AddTreeRow(int32_t token, int32_t root, std::span<const int32_t> path, const int32_t* blocks);
   // Asks for the logits of the row added last.
   void WantLogits() { logit_rows_.push_back(num_rows() - 1); }

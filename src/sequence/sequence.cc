@@ -48,11 +48,16 @@ void Sequence::Plant(const tree::Topology& topology) {
   tree_.tokens[0] = output_.back();
 }
 
+std::span<const int32_t> Sequence::PlaceNodes() {
+  places_ = tree_.topology.Preorder();
+  return places_;
+}
+
 void Sequence::Commit(const verify::Verdict& verdict) {
   HYDRANT_CHECK(!finished_);
   CountStep(verdict);
   path_.assign(1, 0);
-  path_.insert(path_.end(), verdict.path.begin(), verdict.path.end());
+  for (const tree::NodeId node : verdict.path) path_.push_back(places_[static_cast<size_t>(node)]);
   table_.CommitPath(path_);
   for (size_t i = 0; i < verdict.path.size() && !finished_; ++i) {
     Append(tree_.tokens[static_cast<size_t>(verdict.path[i])], static_cast<int32_t>(i) + 1);

@@ -50,6 +50,9 @@ class Sequence {
 
   // The tree for the next step: `topology` with the root's token set.
   void Plant(const tree::Topology& topology);
+  // Where keys and values of the tree's nodes go, in slots behind the root's [N]. Call before the step that is
+  // committed.
+  std::span<const int32_t> PlaceNodes();
   // Deepest tree whose rows all stay below max_positions.
   int32_t depth_room() const { return max_positions_ - 1 - table_.length(); }
 
@@ -88,8 +91,9 @@ class Sequence {
   verify::Verifier verifier_;
   tree::TokenTree tree_;
   TextCollector text_;
-  std::vector<float> scratch_;  // [V]
-  std::vector<int32_t> path_;   // accepted nodes with the root
+  std::vector<float> scratch_;   // [V]
+  std::vector<int32_t> places_;  // PlaceNodes()
+  std::vector<int32_t> path_;    // of the root and the accepted nodes
   bool has_text_;
   bool finished_ = false;
   int32_t num_emitted_tokens_ = 0;  // handed to the callback so far

@@ -170,6 +170,16 @@ std::vector<NodeId> Topology::PathTo(NodeId node) const {
   return path;
 }
 
+std::vector<int32_t> Topology::Preorder() const {
+  std::vector<int32_t> sizes(parent_.size(), 1), numbers(parent_.size(), 0);
+  for (size_t node = parent_.size(); --node > 0;) sizes[static_cast<size_t>(parent_[node])] += sizes[node];
+  for (size_t node = 1; node < parent_.size(); ++node) {  // a sibling before it is the node before it
+    numbers[node] =
+        child_rank_[node] == 0 ? numbers[static_cast<size_t>(parent_[node])] + 1 : numbers[node - 1] + sizes[node - 1];
+  }
+  return numbers;
+}
+
 std::vector<std::vector<int32_t>> Topology::Paths() const {
   std::vector<Path> all(parent_.size());
   for (size_t node = 1; node < parent_.size(); ++node) {

@@ -47,6 +47,10 @@ class Topology {
 
   // Node ids from the root (included) to `node`, in order.
   std::vector<NodeId> PathTo(NodeId node) const;
+  // Each node's number in preorder [N]: a node, the subtree of its first child, that of its second, and so on. The KV
+  // slots of a tree go by it, so that the chain of first children, which is accepted most often, lies where it would be
+  // committed.
+  std::vector<int32_t> Preorder() const;
   // The child-rank path of every node but the root, in node order.
   std::vector<std::vector<int32_t>> Paths() const;
 

@@ -51,6 +51,8 @@ TEST(TopologyTest, NumbersByLengthThenValue) {
   EXPECT_EQ(topology.num_leaves(), 3);
   EXPECT_THAT(topology.PathTo(6), ElementsAre(0, 2, 5, 6));
   EXPECT_THAT(topology.PathTo(0), ElementsAre(0));
+  EXPECT_THAT(topology.Preorder(), ElementsAre(0, 1, 4, 2, 3, 5, 6));
+  EXPECT_THAT(Topology().Preorder(), ElementsAre(0));
 }
 
 TEST(TopologyTest, KeepIsTheTreeOfTheKeptNodes) {
@@ -156,6 +158,16 @@ void ExpectInvariants(const Topology& topology) {
     ASSERT_LT(topology.child_rank()[i], topology.num_children()[parent]);
   }
   ASSERT_EQ(children, n - 1);
+  // Preorder is the order of the paths as words.
+  std::vector<std::pair<std::vector<int32_t>, int32_t>> by_path;
+  const std::vector<int32_t> preorder = topology.Preorder();
+  const Paths paths = topology.Paths();
+  for (NodeId node = 1; node < n; ++node) {
+    by_path.emplace_back(paths[static_cast<size_t>(node) - 1], preorder[static_cast<size_t>(node)]);
+  }
+  std::ranges::sort(by_path);
+  ASSERT_EQ(preorder[0], 0);
+  for (size_t i = 0; i < by_path.size(); ++i) ASSERT_EQ(by_path[i].second, static_cast<int32_t>(i) + 1);
 }
 
 TEST(TopologyTest, PropertiesOfRandomTrees) {
