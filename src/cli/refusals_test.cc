@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the program does not go on with: settings that would change nothing, weights that give no text.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -15,8 +14,6 @@
 
 namespace hydrant::test {
 namespace {
-
-using testing::HasSubstr;
 
 std::string Golden(const std::string& name) { return SourceDir() + "/tests/golden/" + name; }
 
