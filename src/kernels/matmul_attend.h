@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queries, keys and values multiplied, rotated, stored and attended to by one thread, a few heads after the other, so
-// that they stay in its second-level cache: between whole products and attention they would go to memory and back.
+// that they stay in its second-level cache: between whole products and attention they would go to memory and back, or
+// to another core.
 #pragma once
 
 #include "kernels/attention_ops.h"
@@ -13,8 +14,8 @@ struct QkvJobs {
   MatmulJob q, k, v;  // [H * Dh, D], [Hk * Dh, D] twice
 };
 
-// Whether MatmulAttend takes these, and pays: low-bit weights multiplied by tiles, heads of whole panels, and enough of
-// them for all threads.
+// Whether MatmulAttend takes these, and pays: low-bit weights and heads of whole panels; where tiles multiply, enough
+// of them for all threads; elsewhere few inputs, and as many heads for each thread.
 bool CanMatmulAttend(const Queue& queue, const QkvJobs& jobs, const KvLayer& kv);
 
 // Matmul of the three and RotateStoreAttend of all rows of the plan, with the same bits. out [R, H * Dh].

@@ -148,22 +148,29 @@ TEST(MatmulAttendTest, HeadsInRounds) {
   }
 }
 
-TEST(MatmulAttendTest, IsForTilesAndManyWholeHeads) {
+TEST(MatmulAttendTest, IsForWholeHeadsAndByTilesForMany) {
   base::ThreadPool pool(2, false);
   for (const KernelTable* table : AvailableKernels()) {
     Queue queue{&pool, table};
-    const auto can = [&](const Shape& shape) {
+    const bool tiles = table->quad_codes;
+    const auto can = [&](const Shape& shape, int64_t inputs = kInputs) {
       const Weights weights(*table, {shape, 0, 1});
       Matrix none;
       KvLayer kv;
       kv.num_kv_heads = shape.num_kv_heads;
       kv.head_dim = shape.head_dim;
-      return CanMatmulAttend(queue, weights.Jobs(none, none, none), kv);
+      QkvJobs jobs = weights.Jobs(none, none, none);
+      Weight q = *jobs.q.weight;
+      q.inputs = inputs;
+      jobs.q.weight = &q;
+      return CanMatmulAttend(queue, jobs, kv);
     };
-    EXPECT_EQ(can({DType::kBF16, 8, 8, 64}), table->quad_codes) << table->name;
+    EXPECT_TRUE(can({DType::kBF16, 8, 8, 64})) << table->name;
+    EXPECT_EQ(can({DType::kBF16, 8, 8, 64}, 896), tiles) << table->name << ": many inputs";
     EXPECT_FALSE(can({DType::kBF16, 8, 8, 72})) << table->name << ": a panel would hold parts of two heads";
-    EXPECT_FALSE(can({DType::kBF16, 8, 8, 32})) << table->name << ": few panels for each thread";
-    EXPECT_FALSE(can({DType::kBF16, 8, 2, 256})) << table->name << ": one head for each thread";
+    EXPECT_EQ(can({DType::kBF16, 8, 8, 32}), !tiles) << table->name << ": few panels for each thread";
+    EXPECT_EQ(can({DType::kBF16, 8, 2, 256}), !tiles) << table->name << ": one head for each thread";
+    EXPECT_EQ(can({DType::kBF16, 9, 9, 64}), tiles) << table->name << ": a head more for one thread";
   }
 }
 
