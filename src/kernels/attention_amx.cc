@@ -14,6 +14,7 @@ namespace {
 #include "kernels/lanes_avx512.h"
 #include "kernels/exp_inl.h"
 #include "kernels/attention_lanes_avx512.h"
+#include "kernels/attention_pairs_avx512.h"
 #include "kernels/attention_weigh_inl.h"
 #include "kernels/attention_amx_products_inl.h"
 #include "kernels/attention_amx_inl.h"

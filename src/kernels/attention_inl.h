@@ -29,6 +29,7 @@ struct Item {
   // Of one block and columns of a tile.
   alignas(64) uint32_t weights[kTileColumns * 32];
   alignas(64) float factors[16];
+  bool risen;  // one of them is not 1
 
   const AttentionRow& row_of(int64_t column) const { return args.rows[column / args.group]; }
   const uint8_t* keys(int32_t block) const { return KeysOf(args, block); }
@@ -85,14 +86,14 @@ inline void Begin(Item& item) {
 // Scores [..][32] of `count` columns from `column` on and one block to running sums, item.weights and item.factors.
 template <FloatType kType>
 inline void WeighColumns(Item& item, int64_t column, int64_t count, const float* scores, const Range* ranges) {
-  Weigh<kType>(item.args.scale, scores, count, ranges, item.references + column, item.sums + 16 * column, item.factors,
-               item.weights);
+  item.risen = Weigh<kType>(item.args.scale, scores, count, ranges, item.references + column, item.sums + 16 * column,
+                            item.factors, item.weights);
 }
 
 // out of columns begin .. begin + count - 1: out * factor + the block's weighted values.
 template <FloatType kType>
 inline void AddValues(Item& item, int64_t begin, int64_t count, const ValueRows& rows) {
-  AddTile<kType, kTileColumns>(count, rows, item.value_width, item.weights, item.factors,
+  AddTile<kType, kTileColumns>(count, rows, item.value_width, item.weights, item.risen ? item.factors : nullptr,
                                item.out + begin * item.value_width);
 }
 
@@ -213,7 +214,7 @@ inline void AddRaggedBlock(Item& item, const Tile& tile, int32_t block, const fl
   }
 }
 
-// Blocks that lie in place for all columns of all tiles, but for where windows begin.
+// Blocks that lie in place for all columns of all tiles, but for where windows begin and rows end.
 template <FloatType kType>
 inline void AddBlocksInPlace(Item& item, int32_t first_block, int32_t end_block, int32_t last_block) {
   const AttentionArgs& args = item.args;
@@ -237,12 +238,12 @@ inline void AddBlocksInPlace(Item& item, int32_t first_block, int32_t end_block,
     }
     for (int64_t t = 0; t < item.num_tiles; ++t) {
       const Tile& tile = item.tiles[t];
-      if (32 * (block + count) <= tile.first_min) continue;
+      if (32 * (block + count) <= tile.first_min || 32 * block > tile.last_max) continue;
       alignas(64) float scores[kMaxScores];
       ScoreBlocks<kType, kTileColumns>(tile.columns, tile.q, args.kv.head_dim, count, keys, t == 0 ? keys_ahead : keys,
                                        scores);
       for (int32_t b = 0; b < count; ++b) {
-        if (32 * (block + b) < tile.first_max) {
+        if (32 * (block + b) < tile.first_max || 32 * (block + b + 1) > tile.end_min) {
           AddRaggedBlock<kType>(item, tile, block + b, scores + b * tile.columns * 32);
         } else {
           AddWholeBlock<kType>(item, tile, block + b, scores + b * tile.columns * 32,
@@ -254,7 +255,7 @@ inline void AddBlocksInPlace(Item& item, int32_t first_block, int32_t end_block,
 }
 
 // Positions that lie in the slots of their number first, in whole blocks; then, tile by tile, the blocks in which rows
-// end or have a tail.
+// have a tail, and with them those in which the others end.
 template <FloatType kType>
 inline void AddBlocks(Item& item) {
   int32_t first = 0x7fffffff, in_place_end = 0x7fffffff, last = 0;
@@ -264,8 +265,10 @@ inline void AddBlocks(Item& item) {
     if (tile.end_min < in_place_end) in_place_end = tile.end_min;
     if (tile.last_max > last) last = tile.last_max;
   }
-  const int32_t first_block = first / 32, ragged_begin = in_place_end / 32;
+  const bool tails = item.args.num_tail_blocks > 0;
+  const int32_t first_block = first / 32, ragged_begin = tails ? in_place_end / 32 : last / 32 + 1;
   AddBlocksInPlace<kType>(item, first_block, ragged_begin, last / 32);
+  if (!tails) return;
   for (int64_t t = 0; t < item.num_tiles; ++t) {
     const Tile& tile = item.tiles[t];
     ScoreTails<kType>(item, tile);
@@ -293,7 +296,7 @@ void Attend(const AttentionArgs& args) {
   }
 }
 
-void AttentionKernel(const AttentionArgs& args) {
+inline void AttentionKernel(const AttentionArgs& args) {
   if (args.kv.type == FloatType::kF32) return Attend<FloatType::kF32>(args);
   if (args.kv.type == FloatType::kBF16) return Attend<FloatType::kBF16>(args);
   Attend<FloatType::kF16>(args);

@@ -69,7 +69,7 @@ void CheckRows(const TestCache& cache, const std::vector<RowKv>& rows, int32_t w
   const Matrix q = RandomMatrix(count, shape.num_heads * shape.head_dim, 77, q_scale);
   const AttentionOptions options = OptionsFor(shape, window);
   std::map<const KernelTable*, Matrix> expected;  // of twins
-  ForEveryQueue([&](Queue& queue, const std::string& name) {
+  ForEveryAttention([&](Queue& queue, const std::string& name) {
     Matrix out(count, q.cols());
     Attention(queue, q, rows, cache.kv, options, out);
     const KernelTable* twin = &AttentionTwin(*queue.table, shape.dtype);
@@ -159,7 +159,7 @@ TEST(AttentionTest, ARowDoesNotDependOnPlacesOrOtherRows) {
     here.push_back(PromptRow(in_place, 37 + r));
     there.push_back({moved.blocks.data(), path.data(), 37 + r, std::min(60, 38 + r), 0});
   }
-  ForEveryQueue([&](Queue& queue, const std::string& name) {
+  ForEveryAttention([&](Queue& queue, const std::string& name) {
     Matrix a(33, q.cols()), b(33, q.cols()), alone(1, q.cols());
     Attention(queue, q, here, in_place.kv, OptionsFor(shape, 0), a);
     Attention(queue, q, there, moved.kv, OptionsFor(shape, 0), b);
@@ -182,7 +182,7 @@ TEST(AttentionTest, EveryRowOfATreeHasTheBitsOfPlainDecoding) {
       const TreeAndChains both(shape, committed, num_nodes, ++seed);
       const AttentionOptions options = OptionsFor(shape, window);
       const Matrix q = RandomMatrix(num_nodes, shape.num_heads * shape.head_dim, seed);
-      ForEveryQueue([&](Queue& queue, const std::string& name) {
+      ForEveryAttention([&](Queue& queue, const std::string& name) {
         Matrix out(num_nodes, q.cols()), alone(1, q.cols());
         Attention(queue, q, both.rows, both.tree.kv, options, out);
         for (int64_t r = 0; r < num_nodes; ++r) {
@@ -227,7 +227,7 @@ TEST(AttentionTest, ARowDoesNotMultiplyValuesThatItDoesNotSee) {
         Queue portable{&one, &PortableKernels()};
         StoreKv(portable, bad, bad, {&other_rows[7], 1}, infinite.kv);
         const Matrix q = RandomMatrix(8, shape.num_heads * shape.head_dim, 12);
-        ForEveryQueue([&](Queue& queue, const std::string& name) {
+        ForEveryAttention([&](Queue& queue, const std::string& name) {
           Matrix expected(8, q.cols()), found(8, q.cols());
           Attention(queue, q, rows, finite.kv, OptionsFor(shape, 0), expected);
           Attention(queue, q, other_rows, infinite.kv, OptionsFor(shape, 0), found);
@@ -253,7 +253,7 @@ TEST(AttentionTest, ChunksSequencesAndRegionsChangeNothing) {
     const auto count = static_cast<int64_t>(rows.size());
     const Matrix q = RandomMatrix(count, shape.num_heads * shape.head_dim, 8);
     const AttentionOptions options = OptionsFor(shape, 0);
-    ForEveryQueue([&](Queue& queue, const std::string& name) {
+    ForEveryAttention([&](Queue& queue, const std::string& name) {
       Matrix whole(count, q.cols()), cut(count, q.cols()), region(count, q.cols());
       Attention(queue, q, rows, cache.kv, options, whole);
       for (int64_t begin = 0, step = 1; begin < count; begin += step, step = step % 31 * 2 + 1) {
@@ -271,7 +271,7 @@ TEST(AttentionTest, ChunksSequencesAndRegionsChangeNothing) {
 
 TEST(AttentionTest, NoRows) {
   const TestCache cache({DType::kF32, 2, 1, 16}, 4, 1);
-  ForEveryQueue([&](Queue& queue, const std::string&) {
+  ForEveryAttention([&](Queue& queue, const std::string&) {
     Matrix none(0, 32);
     Attention(queue, none, {}, cache.kv, OptionsFor(cache.shape, 0), none);
   });
@@ -281,7 +281,7 @@ TEST(StoreKvTest, RoundsToNearestEvenIntoTheRowsSlot) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     const Shape shape{dtype, 3, 3, 12};
     const Matrix k = RandomMatrix(40, 36, 8), v = RandomMatrix(40, 36, 9);
-    ForEveryQueue([&](Queue& queue, const std::string& name) {
+    ForEveryAttention([&](Queue& queue, const std::string& name) {
       TestCache cache(shape, 40, 10);
       std::vector<RowKv> rows;
       for (int32_t r = 0; r < 40; ++r) rows.push_back({cache.blocks.data(), nullptr, r, r + 1, 39 - r});
@@ -319,7 +319,7 @@ TEST(StoreKvTest, RowsSideBySideAreWhereOneByOneWouldPutThem) {
           StoreKv(portable, {k.row(r), 1, head_dim, k.stride()}, {v.row(r), 1, head_dim, v.stride()}, {&row, 1},
                   expected.kv);
         }
-        ForEveryQueue([&](Queue& queue, const std::string& name) {
+        ForEveryAttention([&](Queue& queue, const std::string& name) {
           TestCache cache(shape, 80, 13);
           std::vector<RowKv> rows;
           for (int32_t r = 0; r < count; ++r) rows.push_back(row_at(cache, r));

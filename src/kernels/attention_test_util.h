@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu_features.h"
+#include "kernels/targets.h"
 #include "kernels/test_util.h"
 
 namespace hydrant::kernels {
@@ -117,5 +119,19 @@ struct TreeAndChains {
     }
   }
 };
+
+// ForEveryQueue, and the form of avx512's attention that this machine would not choose.
+template <typename Fn>
+void ForEveryAttention(const Fn& fn) {
+  ForEveryQueue(fn);
+#if defined(__x86_64__)
+  if (!DetectCpuFeatures().avx512) return;
+  KernelTable other = KernelsFor("avx512");
+  other.attention = other.attention == AttentionAvx512 ? AttentionFusedAvx512 : AttentionAvx512;
+  base::ThreadPool one(1, false);
+  Queue queue{&one, &other};
+  fn(queue, std::string("avx512, the other attention"));
+#endif
+}
 
 }  // namespace hydrant::kernels

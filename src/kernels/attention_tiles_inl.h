@@ -142,7 +142,7 @@ inline void AddOwn(const OwnSteps& own, int32_t begin, int32_t end, int64_t d, c
   }
 }
 
-// out[c][d .. d + 16 * kChunks - 1] = out * factors[c] + one chain over the steps, in order.
+// out[c][d .. d + 16 * kChunks - 1] = out * factors[c] + one chain over the steps, in order; factors null: all 1.
 template <FloatType kType, int64_t kColumns, int64_t kChunks, bool kOwn>
 inline void ValueTile(const ValueRows& rows, int64_t d, int64_t width, const uint32_t* weights, const float* factors,
                       float* out) {
@@ -171,10 +171,7 @@ inline void ValueTile(const ValueRows& rows, int64_t d, int64_t width, const uin
     }
   }
   if constexpr (kOwn) AddOwn<kType, kColumns, kChunks>(*rows.own, rows.end, rows.own->end, d, weights, sums);
-  // Multiplying by 1 would change nothing but the time.
-  bool risen = false;
-  for (int64_t c = 0; c < kColumns; ++c) risen = risen || factors[c] != 1.0F;
-  if (risen) {
+  if (factors != nullptr) {
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kColumns * kChunks; ++i) {
       float* to = out + i / kChunks * width + d + 16 * (i % kChunks);

@@ -54,24 +54,26 @@ inline float Raise(const Scaled& scores, float& reference) {
 }
 
 // Scores of `columns` columns ([..][32], at most 16) and one block to weights ([..][32], or 16 pairs), references and
-// 16 running sums each. `ranges` [columns], none of them empty; null: the whole block. `factors` [16]: what to multiply
-// earlier outputs by, exactly 1 unless a reference rose: one exp for all columns. Returns whether one did.
+// 16 running sums each. `ranges` [columns], none of them empty; null: the whole block. Returns whether a reference
+// rose: only then `factors` [16] are what to multiply earlier outputs by, one exp for all columns.
 template <FloatType kType>
 inline bool Weigh(float scale, const float* scores, int64_t columns, const Range* ranges, float* references,
                   float* sums, float* factors, uint32_t* weights) {
   const auto scaled_of = [&](int64_t c) {
     return ScaleScores(scale, scores + 32 * c, ranges == nullptr ? nullptr : ranges + c);
   };
-  alignas(64) float rises[16] = {};
   bool risen = false;
-  for (int64_t c = 0; c < columns; ++c) {
-    rises[c] = Raise(scaled_of(c), references[c]);
-    risen |= rises[c] != 0.0F;
+  for (int64_t c = 0; c < columns; ++c) risen |= IsAbove(scaled_of(c), references[c]);
+  if (risen) {
+    alignas(64) float rises[16] = {};
+    for (int64_t c = 0; c < columns; ++c) rises[c] = Raise(scaled_of(c), references[c]);
+    Store(factors, Exp(Load(rises)));
   }
-  Store(factors, risen ? Exp(Load(rises)) : Set(1.0F));
   for (int64_t c = 0; c < columns; ++c) {
     const Scaled scaled = scaled_of(c);
-    const Lanes reference = Set(references[c]), before = Mul(Load(sums + 16 * c), Set(factors[c]));
+    const Lanes reference = Set(references[c]);
+    Lanes before = Load(sums + 16 * c);
+    if (risen) before = Mul(before, Set(factors[c]));
     Store(sums + 16 * c, StoreWeights<kType>(weights + 32 * c, Exp(Sub(scaled.low, reference)),
                                              Exp(Sub(scaled.high, reference)), before));
   }

@@ -56,6 +56,11 @@ bool HasTiles(const Leaf& seven, uint64_t state) {
   return full && MayUseTiles();
 }
 
+bool IsIntel() {
+  const Leaf zero = Read(0, 0);
+  return zero.ebx == signature_INTEL_ebx && zero.ecx == signature_INTEL_ecx && zero.edx == signature_INTEL_edx;
+}
+
 CpuFeatures Detect() {
   CpuFeatures features;
   const Leaf one = Read(1, 0);
@@ -70,6 +75,7 @@ CpuFeatures Detect() {
       ymm && Bit(one.ecx, 12) && Bit(one.ecx, 28) && Bit(one.ecx, 29) && Bit(seven.ebx, 5);  // FMA AVX F16C AVX2
   features.avx512 = features.avx2 && zmm && Bit(seven.ebx, 16) && Bit(seven.ebx, 17) && Bit(seven.ebx, 30) &&
                     Bit(seven.ebx, 31) && Bit(seven.ecx, 1) && Bit(seven.ecx, 11) && Bit(seven_one.eax, 5);
+  features.slow_bf16_dots = features.avx512 && IsIntel();
   features.amx = features.avx512 && Bit(seven.ebx, 8) && HasTiles(seven, state);  // BMI2
   return features;
 }

@@ -7,7 +7,10 @@ namespace hydrant::kernels {
 struct CpuFeatures {
   bool avx2 = false;    // AVX2, FMA, F16C
   bool avx512 = false;  // F, BW, VL, DQ, VNNI, VBMI, BF16 besides
-  bool amx = false;     // tiles, INT8 and BF16 besides, and this process may use them
+  // vdpbf16ps takes as long as four fused multiply-adds: Intel's do. (With AMX: .54 and .14 ns; AMD Zen 4: one a
+  // cycle.)
+  bool slow_bf16_dots = false;
+  bool amx = false;  // tiles, INT8 and BF16 besides, and this process may use them
 };
 
 // CPUID and XCR0, read once. Where the CPU has tiles, the first call asks Linux for them, for all threads of the

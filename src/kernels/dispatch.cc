@@ -73,7 +73,7 @@ KernelTable MakeAvx512() {
   table.quantize_row = QuantizeRowAvx512;
   table.plan_row_blocks = PlanRowBlocksAvx512;
   table.reads_interleaved = true;
-  table.attention = AttentionAvx512;
+  table.attention = DetectCpuFeatures().slow_bf16_dots ? AttentionFusedAvx512 : AttentionAvx512;
   table.store_kv = StoreKvAvx512;
   table.gumbel_row = GumbelRowAvx512;
   table.peak = kPeakAvx512;

@@ -43,6 +43,7 @@ int64_t PlanRowBlocksTiles(int64_t code_rows, int64_t* sizes);
 void AttentionPortable(const AttentionArgs& args);
 void AttentionAvx2(const AttentionArgs& args);
 void AttentionAvx512(const AttentionArgs& args);
+void AttentionFusedAvx512(const AttentionArgs& args);  // the same without vdpbf16ps, where that is slow
 // bf16 by tiles, the other types as AVX-512 or portable does; and the same over tiles in software.
 void AttentionAmx(const AttentionArgs& args);
 void AttentionAmxTwin(const AttentionArgs& args);
