@@ -95,7 +95,6 @@ class StepMeasurement {
     RooflineProbe probe(options_.queue->pool, options_.queue->table, result_.weight_bytes + result_.kv_bytes);
     const size_t kinds = options_.rows.size() + (options_.prefill > 0 ? 1 : 0);
     std::vector<Samples> samples(kinds);
-    for (const int rows : options_.rows) bench.Tree(AllNodes(rows));  // pages, buffers
     const Clock::time_point start = Clock::now();
     double share = 0;
     for (; !stopped_ && (result_.rounds < kMinRounds || share < 1); ++result_.rounds) {
