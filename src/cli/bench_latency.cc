@@ -200,6 +200,16 @@ std::string LatencyText(std::span<const eval::LatencyMethod> methods, const eval
              result.token_ids.size(), result.rounds, info.threads, info.cpu_target, info.weights);
 }
 
+// A text that ends early would be shorter than was asked for.
+void CheckLength(const Options& options, const EngineInfo& info) {
+  const size_t prompt = options.request.prompt_ids.size();
+  const auto most = static_cast<size_t>(info.max_positions),
+             tokens = static_cast<size_t>(options.request.stop.max_tokens);
+  if (prompt + tokens <= most) return;
+  throw UserError(fmt::format("--max-tokens {} after a prompt of {} tokens is more than the {} positions of {}", tokens,
+                              prompt, most, options.engine.model));
+}
+
 }  // namespace
 
 int BenchLatency(const std::vector<std::string>& args) {
@@ -211,6 +221,7 @@ int BenchLatency(const std::vector<std::string>& args) {
     options.request.prompt_ids = ConversationIds(*engines.front(), std::span(&message, 1),
                                                  ResolveTemplate(options.engine.model, options.template_name));
   }
+  CheckLength(options, engines.front()->info());
   std::vector<eval::LatencyMethod> methods = {{"plain", engines.front().get(), false}};
   for (size_t i = 0; i < options.drafts.size(); ++i) {
     methods.push_back({MethodName(options, engines, i), engines[i].get(), true});

@@ -69,6 +69,10 @@ std::vector<std::string> FlagSet::Checked(const std::vector<std::string>& args) 
     const size_t equals = args[i].find('=');
     const std::string flag = args[i].substr(0, equals);
     const auto it = entries_.find(flag);
+    if (args[i] == "--") {  // what follows is no flag
+      checked.insert(checked.end(), args.begin() + static_cast<std::ptrdiff_t>(i), args.end());
+      break;
+    }
     if (flag == "--" || it == entries_.end() || !flag.starts_with("--")) {
       checked.push_back(args[i]);
       continue;
@@ -93,10 +97,22 @@ std::vector<std::string> FlagSet::Checked(const std::vector<std::string>& args) 
   return checked;
 }
 
-void FlagSet::RefuseUnknown(const std::string& word) const {
+void FlagSet::RefuseRemaining() const {
+  bool may_be_flag = true;
+  for (const std::string& word : app_->remaining()) {
+    if (may_be_flag && word == "--") {
+      may_be_flag = false;
+    } else {
+      RefuseUnknown(word, may_be_flag);
+    }
+  }
+}
+
+void FlagSet::RefuseUnknown(const std::string& word, bool may_be_flag) const {
   const std::string flag = word.substr(0, word.find('='));
   const std::string help = fmt::format("'{} --help' lists the flags", command_);
-  if (!flag.starts_with("-") || flag == "-") throw UserError(fmt::format("unexpected argument '{}'", word), help);
+  if (!may_be_flag || !flag.starts_with("-") || flag == "-")
+    throw UserError(fmt::format("unexpected argument '{}'", word), help);
   std::vector<std::string_view> flags = {"--help"};
   for (const std::string& name : order_) {
     if (name.starts_with("--")) flags.emplace_back(name);
@@ -114,10 +130,10 @@ bool FlagSet::Parse(const std::vector<std::string>& args) {
     fmt::print("{}", Help());
     return false;
   } catch (const CLI::ParseError& e) {
-    for (const std::string& word : app_->remaining()) RefuseUnknown(word);
+    RefuseRemaining();
     throw UserError(e.what(), fmt::format("'{} --help' lists the flags", command_));
   }
-  for (const std::string& word : app_->remaining()) RefuseUnknown(word);
+  RefuseRemaining();
   for (const std::string& name : order_) {
     const Entry& entry = entries_.at(name);
     if (!entry.takes_value) {

@@ -56,7 +56,8 @@ class FlagSet {
 
   Entry& Add(const std::string& name, const std::string& kind, const std::string& help);
   std::vector<std::string> Checked(const std::vector<std::string>& args) const;
-  [[noreturn]] void RefuseUnknown(const std::string& word) const;
+  void RefuseRemaining() const;
+  [[noreturn]] void RefuseUnknown(const std::string& word, bool may_be_flag) const;
 
   std::string command_;
   std::string group_ = "Options";

@@ -71,6 +71,16 @@ TEST(FlagsTest, ValueIsTakenAsItStands) {
   }
 }
 
+TEST(FlagsTest, NothingBehindTwoDashesIsAFlag) {
+  Fixture f;
+  EXPECT_TRUE(f.flags.Parse({"--text", "a", "--", "--json"}));
+  EXPECT_EQ(f.path, "--json");
+  EXPECT_FALSE(f.json);
+  Fixture empty;
+  EXPECT_TRUE(empty.flags.Parse({"--json", "--"}));
+  EXPECT_TRUE(empty.json);
+}
+
 TEST(FlagsTest, UnknownFlagIsRefusedWithTheNearest) {
   EXPECT_EQ(Fixture().Refusal({"--txet", "a"}), "unknown flag '--txet' | did you mean --text?");
   EXPECT_EQ(Fixture().Refusal({"--jsn=1"}), "unknown flag '--jsn' | did you mean --json?");
@@ -92,6 +102,7 @@ TEST(FlagsTest, OtherMistakesAreNamed) {
   EXPECT_THAT(Fixture().Refusal({"--text", "a", "--text", "b"}), HasSubstr("--text is given twice"));
   EXPECT_THAT(Fixture().Refusal({"--json=yes"}), HasSubstr("--json takes no value"));
   EXPECT_THAT(Fixture().Refusal({"one", "two"}), HasSubstr("unexpected argument 'two'"));
+  EXPECT_THAT(Fixture().Refusal({"one", "--", "--json"}), HasSubstr("unexpected argument '--json'"));
 }
 
 TEST(FlagsTest, MissingPositionalIsNamed) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/prompt.h"
 
+#include <fmt/core.h>
+
+#include "hydrant/error.h"
 #include "tokenizer/chat_template.h"
 
 namespace hydrant::cli {
@@ -11,12 +14,30 @@ std::string ResolveTemplate(const std::string& model_folder, const std::string& 
   return name.empty() ? "none" : name;
 }
 
+namespace {
+
+// Bytes of text for each token, at most. No text comes near it, and a tokenizer may take some hundred bytes of memory
+// for each (SentencePiece: 225).
+constexpr size_t kMostTokenBytes = 128;
+
+void CheckLength(const Engine& engine, const std::string& text) {
+  const auto positions = static_cast<size_t>(engine.info().max_positions);
+  if (text.size() <= positions * kMostTokenBytes) return;
+  throw UserError(
+      fmt::format("the prompt has {} bytes, more than the {} positions of the model can hold", text.size(), positions),
+      "shorten the prompt");
+}
+
+}  // namespace
+
 std::vector<int32_t> ConversationIds(const Engine& engine, std::span<const ChatMessage> messages,
                                      const std::string& resolved_template) {
   std::string rendered;
   if (engine.RenderChat(messages, resolved_template, &rendered)) {
+    CheckLength(engine, rendered);
     return engine.Tokenize(rendered, /*parse_special=*/true, /*add_bos=*/false);
   }
+  CheckLength(engine, messages.back().content);
   return engine.Tokenize(messages.back().content, /*parse_special=*/true, /*add_bos=*/true);
 }
 

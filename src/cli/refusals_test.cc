@@ -37,8 +37,23 @@ TEST(RefusalsTest, SettingsWithoutEffect) {
   };
   refused({"--draft", Heads(), "--draft-vocab-size", "5"}, "--draft-vocab-text");
   refused({"--head-weights", "w8a8"}, "--head-weights needs draft heads");
+  ExpectRefused(
+      {"bench", "latency", "--model", Model(), "--draft", Heads(), "--prompt-ids", "[1,2,3]", "--max-tokens", "600"},
+      "is more than the 512 positions");
   ExpectRefused({"bench", "step", "--prefill-chunk", "4"}, "--prefill-chunk is for prompts only");
   ExpectRefused({"eval", "ppl", "--model", Model(), "--text", text, "--field", "x"}, "--field is for JSONL only");
+}
+
+// Before a tokenizer takes a hundred times as much memory.
+TEST(RefusalsTest, PromptsThatNoContextHolds) {
+  const TempDir dir;
+  const std::string file = dir.Write("long.txt", std::string(size_t{1} << 20, 'a'));
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{"--template", "none"}, {"--template", "vicuna"}}) {
+    std::vector<std::string> args = {"run", "--model", Model(), "--prompt-file", file};
+    args.insert(args.end(), more.begin(), more.end());
+    ExpectRefused(args, "bytes, more than the");
+  }
 }
 
 TEST(RefusalsTest, LogitsThatAreNotFinite) {
