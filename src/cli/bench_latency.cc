@@ -201,7 +201,7 @@ std::string LatencyText(std::span<const eval::LatencyMethod> methods, const eval
 }
 
 // A text that ends early would be shorter than was asked for.
-void CheckLength(const Options& options, const EngineInfo& info) {
+void CheckFits(const Options& options, const EngineInfo& info) {
   const size_t prompt = options.request.prompt_ids.size();
   const auto most = static_cast<size_t>(info.max_positions),
              tokens = static_cast<size_t>(options.request.stop.max_tokens);
@@ -221,7 +221,7 @@ int BenchLatency(const std::vector<std::string>& args) {
     options.request.prompt_ids = ConversationIds(*engines.front(), std::span(&message, 1),
                                                  ResolveTemplate(options.engine.model, options.template_name));
   }
-  CheckLength(options, engines.front()->info());
+  CheckFits(options, engines.front()->info());
   std::vector<eval::LatencyMethod> methods = {{"plain", engines.front().get(), false}};
   for (size_t i = 0; i < options.drafts.size(); ++i) {
     methods.push_back({MethodName(options, engines, i), engines[i].get(), true});
