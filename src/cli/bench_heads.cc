@@ -52,6 +52,7 @@ struct Measured {
   std::string name;
   std::string weights;  // of the base
   std::string target;
+  int threads = 0;
   int32_t nodes = 0;
   eval::HeadsResult result;
 };
@@ -209,6 +210,7 @@ class HeadsBench {
     Measured measured{.name = info.name,
                       .weights = first.packed ? quant::NameOf(first.packed->format) : NameOf(first.weight.dtype),
                       .target = what.queue->table->name,
+                      .threads = what.queue->pool->num_threads(),
                       .nodes = 0,
                       .result = {}};
     const model::ModelConfig& config = what.base->config;
@@ -233,7 +235,7 @@ class HeadsBench {
 };
 
 Json HeadsJson(const Options& options, std::span<const Measured> methods) {
-  Json json = {{"threads", options.bench.threads > 0 ? options.bench.threads : base::DefaultThreads()},
+  Json json = {{"threads", methods.empty() ? 0 : methods.front().threads},
                {"target", methods.empty() ? "" : methods.front().target},
                {"context", options.context},
                {"methods", Json::array()},

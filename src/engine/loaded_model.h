@@ -12,6 +12,7 @@
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
 #include "model/decoder.h"
+#include "model/model_config.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
 #include "tree/parse.h"
@@ -36,6 +37,10 @@ struct LoadedModel {
 
 // Throws UserError for anything wrong with files or options.
 std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options);
+
+// EngineOptions::threads of 0, where a process may use `allowed`: fewer for models whose layers are so small that their
+// threads would meet more than they multiply. 1 .. allowed.
+int ThreadsFor(const model::ModelConfig& config, int allowed);
 
 // Engine::UseTree.
 void UseTree(LoadedModel& loaded, const std::string& tree);
