@@ -23,9 +23,9 @@ constexpr size_t kMostTokenBytes = 128;
 void CheckLength(const Engine& engine, const std::string& text) {
   const auto positions = static_cast<size_t>(engine.info().max_positions);
   if (text.size() <= positions * kMostTokenBytes) return;
-  throw UserError(
-      fmt::format("the prompt has {} bytes, more than the {} positions of the model can hold", text.size(), positions),
-      "shorten the prompt");
+  throw UserError(fmt::format("the prompt has {} bytes, more than {} for each of the model's {} positions", text.size(),
+                              kMostTokenBytes, positions),
+                  "shorten the prompt");
 }
 
 }  // namespace

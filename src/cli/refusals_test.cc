@@ -52,7 +52,7 @@ TEST(RefusalsTest, PromptsThatNoContextHolds) {
        std::vector<std::vector<std::string>>{{"--template", "none"}, {"--template", "vicuna"}}) {
     std::vector<std::string> args = {"run", "--model", Model(), "--prompt-file", file};
     args.insert(args.end(), more.begin(), more.end());
-    ExpectRefused(args, "bytes, more than the");
+    ExpectRefused(args, "bytes, more than 128 for each");
   }
 }
 

@@ -296,6 +296,7 @@ void Attend(const AttentionArgs& args) {
   }
 }
 
+// Inline, since a file for one type has no use for it.
 inline void AttentionKernel(const AttentionArgs& args) {
   if (args.kv.type == FloatType::kF32) return Attend<FloatType::kF32>(args);
   if (args.kv.type == FloatType::kBF16) return Attend<FloatType::kBF16>(args);
