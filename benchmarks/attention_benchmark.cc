@@ -76,18 +76,22 @@ struct Setup {
   }
 };
 
-// Node r's parent is (r - 1) / 2: depth about log2 R.
+// Node r's parent is (r - 1) / 2: depth about log2 R. Slots in preorder, as the engine gives them.
 struct Tree {
   std::vector<std::vector<int32_t>> paths;
   std::vector<RowKv> rows;
 
-  Tree(int32_t num_rows, int32_t root, const int32_t* blocks) {
-    for (int32_t r = 0; r < num_rows; ++r) {
-      std::vector<int32_t> path;
-      if (r > 0) path = paths[static_cast<size_t>((r - 1) / 2)];
-      path.push_back(root + r);
-      paths.push_back(path);
-    }
+  Tree(int32_t num_rows, int32_t root, const int32_t* blocks) : paths(static_cast<size_t>(num_rows)) {
+    int32_t next = root;
+    const std::function<void(int32_t, std::vector<int32_t>)> place = [&](int32_t node, std::vector<int32_t> path) {
+      if (node >= num_rows) return;
+      path.push_back(next++);
+      paths[static_cast<size_t>(node)] = path;
+      place(2 * node + 1, path);
+      place(2 * node + 2, path);
+    };
+    place(0, {});
+    std::sort(paths.begin(), paths.end());
     for (const auto& path : paths) {
       rows.push_back({blocks, path.data(), root + static_cast<int32_t>(path.size()) - 1, root, path.back()});
     }

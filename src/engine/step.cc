@@ -135,7 +135,7 @@ void Stepper::Draft(std::span<sequence::Sequence* const> sequences) {
   if (!proposals_.empty()) context_.drafter->Propose(proposals_);
 }
 
-// All trees as one flat batch.
+// All trees as one flat batch, the rows of each in the order of its nodes' places.
 void Stepper::LayOut(std::span<sequence::Sequence* const> sequences) {
   batch_.Clear();
   first_row_.clear();
@@ -145,8 +145,13 @@ void Stepper::LayOut(std::span<sequence::Sequence* const> sequences) {
     const int32_t root = sequence->table().length();
     const bool reserved = sequence->table().Reserve(root + tree.topology.num_nodes());
     HYDRANT_CHECK(reserved);
-    const std::span<const int32_t> places = sequence->PlaceNodes();
+    sequence->PlaceNodes();
+    const std::span<const int32_t> places = sequence->places();
+    node_at_.resize(places.size());
     for (tree::NodeId node = 0; node < tree.topology.num_nodes(); ++node) {
+      node_at_[static_cast<size_t>(places[static_cast<size_t>(node)])] = node;
+    }
+    for (const tree::NodeId node : node_at_) {
       std::vector<int32_t> path = tree.topology.PathTo(node);
       for (int32_t& on_path : path) on_path = places[static_cast<size_t>(on_path)];
       batch_.AddTreeRow(tree.tokens[static_cast<size_t>(node)], root, path, sequence->table().blocks());
@@ -165,6 +170,7 @@ void Stepper::Verify(std::span<sequence::Sequence* const> sequences) {
     input.tree = &sequence.tree();
     input.logits =
         kernels::ConstRows(output_.logits.row(first_row_[s]), nodes, output_.logits.cols(), output_.logits.stride());
+    input.rows = sequence.places();
     input.sampling = &sequence.request().sampling;
     input.accept = &sequence.request().accept;
     input.prompt = sequence.request().prompt_ids;
@@ -178,7 +184,7 @@ void Stepper::Verify(std::span<sequence::Sequence* const> sequences) {
 // Of the tokens that go into the text. Where all logits are NaN, each choice is one.
 void Stepper::CheckFinite(const verify::VerifyInput& input, const verify::Verdict& verdict) const {
   const auto check = [&](tree::NodeId node, int32_t token) {
-    if (!std::isfinite(input.logits.row(node)[token])) throw NoFiniteLogits(context_.model);
+    if (!std::isfinite(verify::RowOf(input, node)[static_cast<size_t>(token)])) throw NoFiniteLogits(context_.model);
   };
   tree::NodeId at = 0;
   for (const tree::NodeId node : verdict.path) {
@@ -201,7 +207,9 @@ void Stepper::Absorb(std::span<sequence::Sequence* const> sequences) {
     std::vector<float>& rows = sequences[s]->unabsorbed();
     const auto keep = [&](int64_t row) { rows.insert(rows.end(), hidden.row(row), hidden.row(row) + width); };
     keep(first_row_[s]);
-    for (const tree::NodeId node : verdicts_[s].path) keep(first_row_[s] + node);
+    for (const tree::NodeId node : verdicts_[s].path) {
+      keep(first_row_[s] + sequences[s]->places()[static_cast<size_t>(node)]);
+    }
     const auto count = static_cast<int64_t>(rows.size()) / width;
     if (!sequences[s]->looked_up().empty() && count < kMostUnabsorbed) continue;
     absorbing_.push_back(sequences[s]);

@@ -52,7 +52,8 @@ class Stepper {
   std::vector<tree::Topology> chains_;    // of i nodes below the root, likewise
   model::RowBatch batch_;
   model::ForwardOutput output_;
-  std::vector<int32_t> first_row_;  // per sequence, of its tree in the batch
+  std::vector<int32_t> first_row_;     // per sequence, of its tree in the batch
+  std::vector<tree::NodeId> node_at_;  // of one tree, by place
   std::vector<verify::Verdict> verdicts_;
   std::vector<draft::ProposeInput> proposals_;
   std::vector<draft::AbsorbInput> absorbs_;

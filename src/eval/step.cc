@@ -39,11 +39,10 @@ bool Check(const StepOptions& options, int most) {
   for (const int rows : options.rows) {
     const model::ForwardOutput& found = fast.Tree(AllNodes(rows));
     for (size_t i = 0; i < spine.size() && spine[i] < rows; ++i) {
-      const auto e = static_cast<int64_t>(i);
-      if (SameRow(expected.hidden, e, found.hidden, spine[i]) && SameRow(expected.logits, e, found.logits, spine[i]))
-        continue;
+      const int64_t e = slow.RowOf(spine[i]), f = fast.RowOf(spine[i]);
+      if (SameRow(expected.hidden, e, found.hidden, f) && SameRow(expected.logits, e, found.logits, f)) continue;
       throw InternalError("a pass of " + std::to_string(rows) + " rows on " + options.queue->table->name +
-                              " differs from the portable one in row " + std::to_string(spine[i]),
+                              " differs from the portable one in row " + std::to_string(f),
                           "this is a bug in hydrant; please report it with the command that led here");
     }
   }

@@ -131,7 +131,7 @@ TEST(StepTest, APromptReadsTheWeightsOncePerChunk) {
 
 void WrongMatmul(const kernels::MatmulArgs& args, int64_t output_begin, int64_t output_end) {
   kernels::PortableKernels().matmul(args, output_begin, output_end);
-  if (args.rows > 4) args.out[4 * args.out_stride + output_begin] += 1.0F;
+  if (args.rows > 5) args.out[5 * args.out_stride + output_begin] += 1.0F;
 }
 
 TEST(StepTest, AWrongAnswerIsTold) {
@@ -143,7 +143,7 @@ TEST(StepTest, AWrongAnswerIsTold) {
   kernels::Queue queue{&pool, &wrong};
   StepOptions options{.queue = &queue, .weights = &weights, .format = WeightFormat::kBF16, .rows = {1, 10}};
   options.seconds = 0;
-  EXPECT_THROW(MeasureStep(options), InternalError);  // row 4 is on the path to node 9
+  EXPECT_THROW(MeasureStep(options), InternalError);  // row 5 is node 4, on the path to node 9
 }
 
 }  // namespace

@@ -23,8 +23,10 @@ TreePass::TreePass(kernels::Queue* queue, const model::ModelWeights* weights, DT
 const model::ForwardOutput& TreePass::Tree(const std::vector<int32_t>& nodes) {
   if (nodes != nodes_) Place(nodes);
   batch_.Clear();
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    batch_.AddTreeRow(TokenOf(nodes[i]), context_, paths_[i], table_.blocks());
+  for (const std::vector<int32_t>& path : paths_) {
+    slots_.clear();
+    for (const int32_t node : path) slots_.push_back(RowOf(node));
+    batch_.AddTreeRow(TokenOf(path.back()), context_, slots_, table_.blocks());
     batch_.WantLogits();
   }
   batch_.Seal();
@@ -37,14 +39,9 @@ void TreePass::Place(const std::vector<int32_t>& nodes) {
   nodes_ = nodes;
   paths_.clear();
   for (const int32_t node : nodes) paths_.push_back(PathToNode(node));
-  std::vector<std::vector<int32_t>> in_order = paths_;
-  std::sort(in_order.begin(), in_order.end());
-  std::vector<int32_t> places(static_cast<size_t>(*std::max_element(nodes.begin(), nodes.end())) + 1, 0);
-  for (size_t i = 0; i < in_order.size(); ++i)
-    places[static_cast<size_t>(in_order[i].back())] = static_cast<int32_t>(i);
-  for (std::vector<int32_t>& path : paths_) {
-    for (int32_t& on_path : path) on_path = places[static_cast<size_t>(on_path)];
-  }
+  std::sort(paths_.begin(), paths_.end());
+  rows_.assign(static_cast<size_t>(*std::max_element(nodes.begin(), nodes.end())) + 1, 0);
+  for (size_t i = 0; i < paths_.size(); ++i) rows_[static_cast<size_t>(paths_[i].back())] = static_cast<int32_t>(i);
 }
 
 void TreePass::Prefill(int tokens, int chunk) {

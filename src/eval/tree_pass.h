@@ -18,8 +18,9 @@ class TreePass {
   // Room for `max_rows` positions after the context. `queue` and `weights` must outlive this.
   TreePass(kernels::Queue* queue, const model::ModelWeights* weights, DType kv_type, int context, int max_rows);
 
-  // Verification of a tree, every row with its logits: those nodes of a binary tree, ancestors included.
+  // Verification of a tree: those nodes of a binary tree, ancestors included. Rows in preorder, all with their logits.
   const model::ForwardOutput& Tree(const std::vector<int32_t>& nodes);
+  int32_t RowOf(int32_t node) const { return rows_[static_cast<size_t>(node)]; }  // in the last tree
   // A prompt at position 0, by chunks; the last row's logits.
   void Prefill(int tokens, int chunk);
 
@@ -35,7 +36,9 @@ class TreePass {
   kv::BlockPool pool_;
   kv::BlockTable table_;
   std::vector<int32_t> nodes_;               // of the last tree
-  std::vector<std::vector<int32_t>> paths_;  // to each, in slots behind the root
+  std::vector<std::vector<int32_t>> paths_;  // to the node of each row
+  std::vector<int32_t> rows_;                // [node] its row, and its slot behind the root's
+  std::vector<int32_t> slots_;               // of one path
   model::RowBatch batch_;
   model::ForwardOutput output_;
 };

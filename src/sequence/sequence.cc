@@ -48,10 +48,7 @@ void Sequence::Plant(const tree::Topology& topology) {
   tree_.tokens[0] = output_.back();
 }
 
-std::span<const int32_t> Sequence::PlaceNodes() {
-  places_ = tree_.topology.Preorder();
-  return places_;
-}
+void Sequence::PlaceNodes() { places_ = tree_.topology.Preorder(); }
 
 void Sequence::Commit(const verify::Verdict& verdict) {
   HYDRANT_CHECK(!finished_);

@@ -50,9 +50,10 @@ class Sequence {
 
   // The tree for the next step: `topology` with the root's token set.
   void Plant(const tree::Topology& topology);
-  // Where keys and values of the tree's nodes go, in slots behind the root's [N]. Call before the step that is
-  // committed.
-  std::span<const int32_t> PlaceNodes();
+  // Gives the tree's nodes their places: call before the step that is committed.
+  void PlaceNodes();
+  // [N] Where each node's keys and values go, in slots behind the root's, and its row of the batch, behind the root's.
+  std::span<const int32_t> places() const { return places_; }
   // Deepest tree whose rows all stay below max_positions.
   int32_t depth_room() const { return max_positions_ - 1 - table_.length(); }
 
@@ -92,7 +93,7 @@ class Sequence {
   tree::TokenTree tree_;
   TextCollector text_;
   std::vector<float> scratch_;   // [V]
-  std::vector<int32_t> places_;  // PlaceNodes()
+  std::vector<int32_t> places_;
   std::vector<int32_t> path_;    // of the root and the accepted nodes
   bool has_text_;
   bool finished_ = false;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "tree/operations.h"
 #include "tree/parse.h"
@@ -49,6 +50,18 @@ void Draft(std::mt19937& random, const SamplingOptions& options, bool coupled, s
   }
 }
 
+// The same rows in any order, and where each one is.
+Matrix Shuffled(const Matrix& logits, std::mt19937& random, std::vector<int32_t>& rows) {
+  rows.resize(static_cast<size_t>(logits.rows()));
+  std::iota(rows.begin(), rows.end(), 0);
+  std::ranges::shuffle(rows, random);
+  Matrix shuffled(logits.rows(), logits.cols());
+  for (int64_t r = 0; r < logits.rows(); ++r) {
+    std::ranges::copy(logits.row_span(r), shuffled.row(rows[static_cast<size_t>(r)]));
+  }
+  return shuffled;
+}
+
 struct Decoded {
   std::vector<int32_t> output;
   double mean_emitted = 0;
@@ -69,10 +82,12 @@ Decoded TreeDecoding(const SamplingOptions& options, const tree::Topology* fixed
     drafted.topology =
         fixed != nullptr ? *fixed : tree::RandomTopology(random, 1 + static_cast<int32_t>(random() % 40), 5, 6);
     Draft(random, options, coupled, output, noise, drafted);
-    const Matrix logits = ToyForward(drafted, kPrompt, output);
+    std::vector<int32_t> rows;
+    const Matrix logits = Shuffled(ToyForward(drafted, kPrompt, output), random, rows);
     VerifyInput input;
     input.tree = &drafted;
     input.logits = logits;
+    input.rows = rows;
     input.sampling = &options;
     input.accept = &accept;
     input.prompt = kPrompt;

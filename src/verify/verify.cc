@@ -9,6 +9,7 @@ Verdict Verifier::Accept(const VerifyInput& input) {
   const tree::TokenTree& drafted = *input.tree;
   HYDRANT_CHECK(drafted.tokens.size() == static_cast<size_t>(drafted.topology.num_nodes()));
   HYDRANT_CHECK(input.logits.rows >= drafted.topology.num_nodes() && input.logits.cols > 0);
+  HYDRANT_CHECK(input.rows.empty() || input.rows.size() == drafted.tokens.size());
   HYDRANT_CHECK(input.sampling != nullptr && input.accept != nullptr && input.noise != nullptr);
   // At temperature 0 the typical rule is the greedy one.
   const bool typical = input.accept->rule == AcceptRule::kTypical && input.sampling->temperature > 0;
@@ -21,8 +22,9 @@ int32_t Verifier::Choose(const VerifyInput& input, tree::NodeId node) {
   return kernels::ChooseToken(RowOf(input, node), *input.sampling, history, *input.noise, position, scratch_);
 }
 
-std::span<const float> Verifier::RowOf(const VerifyInput& input, tree::NodeId node) {
-  return {input.logits.row(node), static_cast<size_t>(input.logits.cols)};
+std::span<const float> RowOf(const VerifyInput& input, tree::NodeId node) {
+  const int64_t row = input.rows.empty() ? node : input.rows[static_cast<size_t>(node)];
+  return {input.logits.row(row), static_cast<size_t>(input.logits.cols)};
 }
 
 }  // namespace hydrant::verify

@@ -22,13 +22,17 @@ struct Verdict {
 
 struct VerifyInput {
   const tree::TokenTree* tree = nullptr;
-  kernels::ConstRows logits;  // [N, V], row i = base logits at node i
+  kernels::ConstRows logits;      // [N, V] of the base model
+  std::span<const int32_t> rows;  // [N] each node's row of logits; empty: row i is node i's
   const SamplingOptions* sampling = nullptr;
   const AcceptOptions* accept = nullptr;
   std::span<const int32_t> prompt;       // history for penalties
   std::span<const int32_t> output;       // tokens generated so far; the last one is the tree's root
   kernels::NoiseCache* noise = nullptr;  // of this sequence; output.size() is the position of a child of the root
 };
+
+// The base model's logits at `node` [V].
+std::span<const float> RowOf(const VerifyInput& input, tree::NodeId node);
 
 // Keeps buffers between steps; one per sequence or thread.
 class Verifier {
@@ -42,7 +46,6 @@ class Verifier {
   Verdict AcceptTypical(const VerifyInput& input);
   // The base model's own choice at `node`, whose path below the root is path_tokens_.
   int32_t Choose(const VerifyInput& input, tree::NodeId node);
-  static std::span<const float> RowOf(const VerifyInput& input, tree::NodeId node);
 
   std::vector<float> scratch_;        // [V]
   std::vector<double> probs_;         // [V]
