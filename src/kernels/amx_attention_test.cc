@@ -82,6 +82,28 @@ TEST(AmxAttentionTest, PlainCodeGivesTheBitsOfVectorCode) {
   }
 }
 
+// The largest denormals would round up to the smallest normal number; keys of 1e38 tell.
+TEST(AmxAttentionTest, DenormalQueriesAreZero) {
+  const Shape shape{DType::kBF16, 1, 1, 48};
+  TestCache cache(shape, 40, 38);
+  std::vector<RowKv> rows;
+  for (int32_t p = 0; p < 40; ++p) rows.push_back(PromptRow(cache, p));
+  Matrix k = RandomMatrix(40, 48, 39), q(40, 48);
+  std::mt19937 random(40);
+  for (int64_t r = 0; r < 40; ++r) {
+    for (float& x : k.row_span(r)) x *= 1e38F;
+    for (float& x : q.row_span(r))
+      x = __builtin_bit_cast(float, static_cast<uint32_t>(0x007f7f00U + random() % 0x20000U));
+  }
+  Queue queue{&OneThread(), &KernelsFor("amx-twin")};
+  StoreKv(queue, k, cache.v, rows, cache.kv);
+  const Matrix expected = Attend(AttentionAmxTwin, cache, q, rows, 0);
+  ExpectSameBits(Attend(Twin(), cache, q, rows, 0), expected, "");
+#if defined(__x86_64__)
+  if (DetectCpuFeatures().amx) ExpectSameBits(Attend(AttentionAmx, cache, q, rows, 0), expected, "");
+#endif
+}
+
 // A position that holds NaN or infinity, and slots that hold what they held before, matter only to rows that look
 // there.
 TEST(AmxAttentionTest, WhatARowDoesNotSeeCannotMatter) {

@@ -50,7 +50,9 @@ class TileAttention {
 
   // To weights, running sums and, where they are now relative to another score, the scale of earlier outputs.
   void WeighColumn(int64_t column, const float* scores, Range range) {
-    const Scaled scaled = ScaleScores(args_.scale, scores, &range);
+    WeighScaled(column, ScaleScores(args_.scale, scores, &range));
+  }
+  void WeighScaled(int64_t column, const Scaled& scaled) {
     const float rise = Raise(scaled, reference_[column]);
     if (rise != 0.0F) ScaleColumn(column, Exp(Set(rise)));
     StoreColumn(column, scaled);
@@ -80,21 +82,24 @@ class TileAttention {
     for (int64_t d = 0; d < width_; d += 16) Store(out + d, Mul(Load(out + d), factor));
   }
 
-  // Whether 0 times any value of the block is 0.
-  bool AllFinite(const uint8_t* values) const {
+  // Whether 0 times any value of the pair, or block, is 0.
+  bool IsFinite(const uint8_t* pair) const {
     uint32_t bad = 0;
-    for (int64_t pair = 0; pair < kBlockPositions / 2; ++pair) {
-      for (int64_t d = 0; d < args_.kv.head_dim; ++d) {
-        uint32_t both;
-        __builtin_memcpy(&both, values + (pair * width_ + d) * 4, 4);
-        bad |= (both & 0x7f807f80U) + 0x00800080U;  // carries into the sign where an exponent is all ones
-      }
+    for (int64_t d = 0; d < args_.kv.head_dim; ++d) {
+      uint32_t both;
+      __builtin_memcpy(&both, pair + d * 4, 4);
+      bad |= (both & 0x7f807f80U) + 0x00800080U;  // carries into the sign where an exponent is all ones
     }
     return (bad & 0x80008000U) == 0;
   }
+  bool AllFinite(const uint8_t* values) const {
+    bool finite = true;
+    for (int64_t pair = 0; pair < kBlockPositions / 2; ++pair) finite &= IsFinite(values + pair * width_ * 4);
+    return finite;
+  }
 
-  // The values of 32 slots to gathered_. What is there already stays.
-  void Gather(const int32_t* slots) {
+  // The values of 32 slots to gathered_. What is there already stays. Returns whether all are finite.
+  bool Gather(const int32_t* slots) {
     const auto bytes = static_cast<uint64_t>(4 * width_);
     for (int32_t i = 0; i < kBlockPositions; i += 2) {
       const int32_t even = slots[i], odd = slots[i + 1];
@@ -111,7 +116,10 @@ class TileAttention {
           MergePairs(place, 4 * d, reinterpret_cast<uint32_t*>(to + 4 * d));
         }
       }
+      infinite_pairs_ &= ~(1U << (i / 2));
+      if (!IsFinite(to)) infinite_pairs_ |= 1U << (i / 2);
     }
+    return infinite_pairs_ == 0;
   }
 
   // gathered_, weighted, to the outputs of columns begin .. end - 1, and to no others.
@@ -236,17 +244,10 @@ class TileAttention {
   void WeighTail(const AttentionRow& row, int32_t block, int64_t tile_column, int64_t column) {
     const Range range = RangeIn(block, row);
     const int32_t skip = kBlockPositions * block - row.in_place_end;
-    alignas(64) float scores[kBlockPositions] = {};
-    for (int32_t i = range.begin; i < range.end; ++i) {
-      const int32_t lane = row.lanes[skip + i];
-      const int64_t line = lane / kBlockPositions * kTileRows + column - tile_column;
-      scores[i] = tail_scores_[line * kBlockPositions + lane % kBlockPositions];
-    }
-    WeighColumn(column, scores, range);
-    alignas(64) uint16_t weights[kBlockPositions], in_lanes[kBlockPositions] = {};
-    __builtin_memcpy(weights, weights_ + 16 * column, kLine);
-    for (int32_t i = range.begin; i < range.end; ++i) in_lanes[row.value_lanes[skip + i]] = weights[i];
-    __builtin_memcpy(weights_ + 16 * column, in_lanes, kLine);
+    const float* scores = tail_scores_ + (column - tile_column) * args_.num_tail_blocks * kBlockPositions;
+    const Scaled picked{Pick(scores, row.lanes + skip, range.end), Pick(scores, row.lanes + skip + 16, range.end - 16)};
+    WeighScaled(column, ScaleScores(args_.scale, picked, &range));
+    Rearrange(reinterpret_cast<uint16_t*>(weights_ + 16 * column), row.value_sources + skip);
   }
 
   // Columns begin .. end - 1 of a tile, which are of the group.
@@ -256,8 +257,7 @@ class TileAttention {
       const AttentionRow& row = args_.rows[c / args_.group];
       if (row.HasTailIn(group.block)) WeighTail(row, group.block, tile_column, c);
     }
-    Gather(group.slots);
-    if (!AllFinite(gathered_)) return AddTailGroupByRows(group, begin, end);
+    if (!Gather(group.slots)) return AddTailGroupByRows(group, begin, end);
     products_.SetRows(columns_.rows);
     products_.Add(tile_column, weights_, gathered_);
   }
@@ -271,12 +271,8 @@ class TileAttention {
       next = row_end < end ? row_end : end;
       if (!row.HasTailIn(group.block)) continue;
       int32_t slots[kBlockPositions];
-      for (int32_t& slot : slots) slot = kNoSlot;
-      const Range range = RangeIn(group.block, row);
-      for (int32_t i = range.begin; i < range.end; ++i) {
-        const int32_t lane = row.value_lanes[kBlockPositions * group.block - row.in_place_end + i];
-        slots[lane] = group.slots[lane];
-      }
+      const uint8_t* sources = row.value_sources + kBlockPositions * group.block - row.in_place_end;
+      for (int32_t i = 0; i < kBlockPositions; ++i) slots[i] = sources[i] == kNoPosition ? kNoSlot : group.slots[i];
       Gather(slots);
       AddGathered(c, next);
     }
@@ -299,11 +295,12 @@ class TileAttention {
     }
   }
 
-  // tail_scores_ [tail block][16][32] of the tile of columns from `column` on.
+  // tail_scores_ [16][tail block][32] of the tile of columns from `column` on.
   void ScoreTails(int64_t column) {
     products_.SetRows(columns_.rows);
+    const int64_t stride = args_.num_tail_blocks * kBlockPositions;
     for (int32_t b = 0; b < args_.num_tail_blocks; ++b) {
-      products_.Score(column, KeysOf(args_, args_.tail_blocks[b]), tail_scores_ + b * kTileRows * kBlockPositions);
+      products_.Score(column, KeysOf(args_, args_.tail_blocks[b]), tail_scores_ + b * kBlockPositions, stride);
     }
   }
 
@@ -331,6 +328,7 @@ class TileAttention {
   uint8_t* gathered_;  // [16][Dv][2], bf16
   float* tail_scores_;
   int32_t slots_[kBlockPositions];           // of gathered_; -1 = zeros
+  uint32_t infinite_pairs_ = 0;              // of gathered_, a bit each
   int32_t first_block_ = 0, end_block_ = 0;  // in place
   int32_t last_first_ = 0, least_end_ = 0;   // of the rows: blocks between are whole for all
   float reference_[kAttentionColumns];       // exponentials are relative to this score

@@ -76,12 +76,12 @@ class AttentionProducts {
     tiles_.Configure(config);
   }
 
-  // At once, for the tile of columns from `column` on: scores [16][32], and outputs += weights [columns][16 pairs] *
-  // values.
-  void Score(int64_t column, const uint8_t* keys, float* scores) {
+  // At once, for the tile of columns from `column` on: scores [16][32], a column's `stride` floats behind that of the
+  // one before, and outputs += weights [columns][16 pairs] * values.
+  void Score(int64_t column, const uint8_t* keys, float* scores, int64_t stride) {
     CopyLastKeys(keys);
     for (int64_t step = 0; step < steps_; ++step) ScoreStep<1>(column, step, keys);
-    StoreScores<1>(scores);
+    StoreScores<1>(scores, stride);
   }
   void Add(int64_t column, const uint32_t* weights, const uint8_t* values) {
     for (int64_t d = 0; d < width_; d += kLineDims) AddStep<1>(column, d, weights, values, d == 0, true);
@@ -163,10 +163,13 @@ class AttentionProducts {
   void PackQuery(int64_t column) {
     const int64_t head_dim = args_.kv.head_dim;
     const float* q = args_.q + column / args_.group * args_.q_stride + column % args_.group * head_dim;
-    for (int64_t d = 0; d < head_dim; d += 16) {
-      const int64_t n = head_dim - d < 16 ? head_dim - d : 16;
-      uint8_t* to = q_ + (d / kLineDims * columns_.padded + column) * kLine + d % kLineDims * 2;
-      StoreBf16(reinterpret_cast<uint16_t*>(to), RoundBf16(n == 16 ? Load(q + d) : LoadPart(q + d, n)));
+    const auto load = [&](int64_t d) {
+      const int64_t n = head_dim - d;
+      return n >= 16 ? Load(q + d) : n > 0 ? LoadPart(q + d, n) : Set(0.0F);
+    };
+    for (int64_t d = 0; d < head_dim; d += kLineDims) {
+      uint8_t* to = q_ + (d / kLineDims * columns_.padded + column) * kLine;
+      StoreForTiles(reinterpret_cast<uint16_t*>(to), load(d), load(d + 16));
     }
   }
 
@@ -207,13 +210,13 @@ class AttentionProducts {
     }
   }
   template <int kTiles>
-  void StoreScores(float* scores) {
-    const int64_t next = columns_.rows * kBlockPositions;
-    tiles_.template StoreLines<2>(scores, kKeyLineBytes);
-    tiles_.template StoreLines<3>(scores + 16, kKeyLineBytes);
+  void StoreScores(float* scores, int64_t stride) {
+    const int64_t next = columns_.rows * stride, bytes = 4 * stride;
+    tiles_.template StoreLines<2>(scores, bytes);
+    tiles_.template StoreLines<3>(scores + 16, bytes);
     if constexpr (kTiles == 2) {
-      tiles_.template StoreLines<4>(scores + next, kKeyLineBytes);
-      tiles_.template StoreLines<5>(scores + next + 16, kKeyLineBytes);
+      tiles_.template StoreLines<4>(scores + next, bytes);
+      tiles_.template StoreLines<5>(scores + next + 16, bytes);
     }
   }
 
@@ -296,7 +299,7 @@ class AttentionProducts {
     two ? ScoreStep<2>(column, step_, keys_) : ScoreStep<1>(column, step_, keys_);
     if (++step_ < steps_) return;
     float* scores = scores_ + column * kBlockPositions;
-    two ? StoreScores<2>(scores) : StoreScores<1>(scores);
+    two ? StoreScores<2>(scores, kBlockPositions) : StoreScores<1>(scores, kBlockPositions);
     step_ = 0;
     tile_ += 2;
     if (tile_ < columns_.count) return;

@@ -43,10 +43,13 @@ struct AttentionRow {
   int32_t in_place_end = 0;
   int32_t prefix_end = 0;  // positions below are in the slots of the same number; in_place_end, not rounded
   const int32_t* slots = nullptr;
-  const int32_t* lanes = nullptr;        // where the score is: 32 * index in tail_blocks + slot % 32
-  const uint8_t* value_lanes = nullptr;  // where the value is, in the TailGroup of this row and block
+  const int32_t* lanes = nullptr;  // where the score is: 32 * index in tail_blocks + slot % 32
+  // [block][32] For those blocks, which position of the block the value in each lane of the row's TailGroup is;
+  // kNoPosition: none that the row attends to.
+  const uint8_t* value_sources = nullptr;
 
   bool has_tail() const { return in_place_end <= last; }
+  int32_t tail_blocks() const { return has_tail() ? (last - in_place_end) / kBlockPositions + 1 : 0; }
   bool HasTailIn(int32_t block) const {
     const int32_t begin = kBlockPositions * block, end = begin + kBlockPositions;
     return has_tail() && in_place_end <= begin && first < end && last >= begin;
@@ -64,6 +67,7 @@ struct TailGroup {
   int32_t slots[kBlockPositions];  // of lanes; kNoSlot: zeros
 };
 inline constexpr int32_t kNoSlot = -1;
+inline constexpr uint8_t kNoPosition = 0xff;
 
 inline constexpr int64_t kAttentionColumns = 64;
 

@@ -30,6 +30,19 @@ inline void StoreF16(uint16_t* to, Lanes a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
 }
 
+// from[at[i]] for lanes i < n, else 0.
+inline Lanes Pick(const float* from, const int32_t* at, int64_t n) {
+  const __mmask16 there = n >= 16 ? __mmask16{0xffff} : n > 0 ? FirstLanes(n) : __mmask16{0};
+  const __m512i places = _mm512_maskz_loadu_epi32(there, at);
+  return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), there, places, from, 4)};
+}
+// words[i] = words[sources[i]], 0 where that is not below 32, for i < 32.
+inline void Rearrange(uint16_t* words, const uint8_t* sources) {
+  const __m512i from = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(sources)));
+  const __mmask32 there = _mm512_cmplt_epu16_mask(from, _mm512_set1_epi16(32));
+  _mm512_storeu_si512(words, _mm512_maskz_permutexvar_epi16(there, from, _mm512_loadu_si512(words)));
+}
+
 // A step of a chain: sums += a * b over kDims dimensions, or over kPositions positions.
 template <FloatType kType>
 struct Steps {

@@ -26,6 +26,23 @@ inline Lanes RoundBf16(const Lanes& a) {
 inline void StoreBf16(uint16_t* to, const Lanes& a) {
   for (int i = 0; i < 16; ++i) to[i] = Bf16Bits(a.v[i]);
 }
+// 32 values to the nearest bf16, as tiles take them: denormals are zero.
+inline void StoreForTiles(uint16_t* to, const Lanes& low, const Lanes& high) {
+  for (int i = 0; i < 32; ++i) {
+    const auto bits = __builtin_bit_cast(uint32_t, i < 16 ? low.v[i] : high.v[i - 16]);
+    to[i] = Bf16Bits(__builtin_bit_cast(float, (bits & 0x7f800000U) == 0 ? bits & 0x80000000U : bits));
+  }
+}
+// from[at[i]] for lanes i < n, else 0.
+inline Lanes Pick(const float* from, const int32_t* at, int64_t n) {
+  return Each([&](int i) { return i < n ? from[at[i]] : 0.0F; });
+}
+// words[i] = words[sources[i]], 0 where that is not below 32, for i < 32.
+inline void Rearrange(uint16_t* words, const uint8_t* sources) {
+  uint16_t before[32];
+  __builtin_memcpy(before, words, sizeof(before));
+  for (int i = 0; i < 32; ++i) words[i] = sources[i] < 32 ? before[sources[i]] : uint16_t{0};
+}
 inline uint16_t F16Bits(float value) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, value);
   const uint32_t sign = (bits >> 16) & 0x8000U, magnitude = bits & 0x7fffffffU;

@@ -31,6 +31,11 @@ inline Lanes StoreWeights<FloatType::kBF16>(uint32_t* to, Lanes low, Lanes high,
   return Steps<FloatType::kBF16>::MulAdd(pairs, _mm512_set1_epi32(0x3f803f80), sums);
 }
 
+// 32 values to the nearest bf16, as tiles take them: denormals are zero.
+inline void StoreForTiles(uint16_t* to, Lanes low, Lanes high) {
+  _mm512_storeu_si512(to, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high.v, low.v)));
+}
+
 // Sixteen dimensions of a query from d on.
 template <FloatType kType>
 inline void StoreQuery(uint32_t* to, int64_t d, Lanes x) {

@@ -20,6 +20,8 @@ void AttentionPlan::AddRow(const RowKv& row, AttentionRun& run) {
   made.prefix_end = in_place;
   made.in_place_end = in_place > row.position ? in_place : in_place / kBlockPositions * kBlockPositions;
   offsets_.push_back(static_cast<int64_t>(slots_.size()));
+  source_offsets_.push_back(static_cast<int64_t>(value_sources_.size()));
+  value_sources_.resize(value_sources_.size() + static_cast<size_t>(made.tail_blocks() * kBlockPositions));
   for (int32_t p = made.in_place_end; p <= row.position; ++p) {
     const int32_t slot = p < in_place ? p : row.path[p - row.identity_length];
     const int32_t block = slot / kBlockPositions;
@@ -38,6 +40,8 @@ bool AttentionPlan::JoinGroup(int64_t row, TailGroup& group) {
   const AttentionRow& joining = attention_rows[static_cast<size_t>(row)];
   const int32_t first = kBlockPositions * group.block;
   TailGroup joined = group;
+  uint8_t* sources = value_sources_.data() + source_offsets_[static_cast<size_t>(row)] + first - joining.in_place_end;
+  std::fill_n(sources, kBlockPositions, kNoPosition);
   int32_t next[2] = {0, 1};
   const int32_t end = std::min(joining.last + 1, first + kBlockPositions);
   for (int32_t p = std::max(joining.first, first); p < end; ++p) {
@@ -47,7 +51,7 @@ bool AttentionPlan::JoinGroup(int64_t row, TailGroup& group) {
     while (lane < kBlockPositions && joined.slots[lane] != slot && joined.slots[lane] != kNoSlot) lane += 2;
     if (lane >= kBlockPositions) return false;
     joined.slots[lane] = slot;
-    value_lanes_[static_cast<size_t>(at)] = static_cast<uint8_t>(lane);
+    sources[lane] = static_cast<uint8_t>(p - first);
     lane += 2;
   }
   joined.end = &joining + 1;
@@ -88,7 +92,9 @@ void AttentionPlan::ListRows() {
   tail_groups.clear();
   slots_.clear();
   lanes_.clear();
+  value_sources_.clear();
   offsets_.clear();
+  source_offsets_.clear();
   longest = 0;
   for (size_t r = 0; r < rows.size(); ++r) {
     if (r == 0 || rows[r].blocks != rows[r - 1].blocks) {
@@ -105,12 +111,11 @@ void AttentionPlan::ListRows() {
     AddRow(rows[r], runs.back());
     runs.back().end = static_cast<int64_t>(r) + 1;
   }
-  value_lanes_.resize(slots_.size());
   for (size_t r = 0; r < rows.size(); ++r) {
     if (!attention_rows[r].has_tail()) continue;
     attention_rows[r].slots = slots_.data() + offsets_[r];
     attention_rows[r].lanes = lanes_.data() + offsets_[r];
-    attention_rows[r].value_lanes = value_lanes_.data() + offsets_[r];
+    attention_rows[r].value_sources = value_sources_.data() + source_offsets_[r];
   }
   for (AttentionRun& run : runs) GroupTails(run);
 }

@@ -58,8 +58,8 @@ struct AttentionPlan {
   void CutIntoItems(int num_threads);
 
   std::vector<int32_t> slots_, lanes_;
-  std::vector<uint8_t> value_lanes_;
-  std::vector<int64_t> offsets_;  // of a row in slots_, lanes_ and value_lanes_
+  std::vector<uint8_t> value_sources_;
+  std::vector<int64_t> offsets_, source_offsets_;  // of a row in slots_ and lanes_, in value_sources_
 };
 
 }  // namespace hydrant::kernels

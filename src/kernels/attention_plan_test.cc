@@ -42,18 +42,23 @@ AttentionPlan Planned(const TreeRows& tree, int32_t window) {
   return plan;
 }
 
-// A row's positions in a group's block ascend over lanes of their parity and find their slots there.
+// All of a row's positions in a group's block ascend over lanes of their parity and find their slots there.
 void CheckRowOfGroup(const AttentionRow& row, const TailGroup& group, const std::string& name) {
-  int32_t last[2] = {-2, -1};
   const int32_t first = kBlockPositions * group.block;
-  for (int32_t p = std::max(first, row.first); p <= std::min(row.last, first + kBlockPositions - 1); ++p) {
-    const int32_t lane = row.value_lanes[p - row.in_place_end];
-    ASSERT_LT(lane, kBlockPositions) << name;
-    ASSERT_EQ(lane % 2, p % 2) << name;
-    ASSERT_GT(lane, last[p % 2]) << name;
+  const uint8_t* sources = row.value_sources + first - row.in_place_end;
+  int32_t next[2], found = 0;
+  for (int32_t parity : {0, 1}) next[parity] = std::max(first, row.first);
+  for (int32_t parity : {0, 1}) next[parity] += (next[parity] ^ parity) & 1;
+  for (int32_t lane = 0; lane < kBlockPositions; ++lane) {
+    if (sources[lane] == kNoPosition) continue;
+    const int32_t p = first + sources[lane];
+    ASSERT_EQ(p, next[lane % 2]) << name;  // all of the lane's parity, ascending
     ASSERT_EQ(group.slots[lane], row.slots[p - row.in_place_end]) << name;
-    last[p % 2] = lane;
+    next[lane % 2] += 2;
+    ++found;
   }
+  const int32_t last = std::min(row.last, first + kBlockPositions - 1);
+  ASSERT_EQ(found, last - std::max(first, row.first) + 1) << name;
 }
 
 TEST(AttentionPlanTest, EveryTailIsInOneGroupAndFindsItsSlots) {

@@ -19,13 +19,13 @@ inline Range RangeIn(int32_t block, const AttentionRow& row) {
   return {Within(row.first, block), Within(row.last + 1, block), Within(row.prefix_end, block)};
 }
 
-// The scaled scores of one column and block; -infinity outside of its range (null: the whole block).
 struct Scaled {
   Lanes low, high;
 };
-inline Scaled ScaleScores(float scale, const float* scores, const Range* range) {
+// The scaled scores of one column and block; -infinity outside of its range (null: the whole block).
+inline Scaled ScaleScores(float scale, const Scaled& scores, const Range* range) {
   const Lanes scales = Set(scale);
-  Lanes low = Mul(Load(scores), scales), high = Mul(Load(scores + 16), scales);
+  Lanes low = Mul(scores.low, scales), high = Mul(scores.high, scales);
   if (range != nullptr && !range->whole()) {
     alignas(64) constexpr float kIndex[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const Lanes never = Set(-__builtin_inff()), index = Load(kIndex);
@@ -34,6 +34,10 @@ inline Scaled ScaleScores(float scale, const float* scores, const Range* range) 
     high = SelectLess(index, Set(from - 16.0F), never, SelectLess(index, Set(to - 16.0F), high, never));
   }
   return {low, high};
+}
+
+inline Scaled ScaleScores(float scale, const float* scores, const Range* range) {
+  return ScaleScores(scale, Scaled{Load(scores), Load(scores + 16)}, range);
 }
 
 // How far scores may lie above the one that exponentials are relative to: 1,000 weights of e^16 = 8.9e6 lose nothing in
