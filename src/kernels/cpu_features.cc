@@ -76,6 +76,7 @@ CpuFeatures Detect() {
   features.avx512 = features.avx2 && zmm && Bit(seven.ebx, 16) && Bit(seven.ebx, 17) && Bit(seven.ebx, 30) &&
                     Bit(seven.ebx, 31) && Bit(seven.ecx, 1) && Bit(seven.ecx, 11) && Bit(seven_one.eax, 5);
   features.slow_bf16_dots = features.avx512 && IsIntel();
+  features.reads_in_turns = features.avx2 && IsIntel();
   features.amx = features.avx512 && Bit(seven.ebx, 8) && HasTiles(seven, state);  // BMI2
   return features;
 }

@@ -10,6 +10,9 @@ struct CpuFeatures {
   // vdpbf16ps takes as long as four fused multiply-adds: Intel's do. (With AMX: .54 and .14 ns; AMD Zen 4: one a
   // cycle.)
   bool slow_bf16_dots = false;
+  // Memory is read fastest as several streams, a line of each in turn, by prefetches to the first-level cache: Intel's
+  // (34 GB/s as one, 39 as four). AMD's is read by prefetches to the second level further ahead.
+  bool reads_in_turns = false;
   bool amx = false;  // tiles, INT8 and BF16 besides, and this process may use them
 };
 

@@ -50,7 +50,7 @@ KernelTable MakeAvx2() {
   table.row_lanes = 8;
   table.min_row_lanes = 3;
   table.pack_lanes = PackLanesAvx2;
-  table.packed_matmul = PackedMatmulAvx2;
+  table.packed_matmul = DetectCpuFeatures().reads_in_turns ? PackedMatmulInTurnsAvx2 : PackedMatmulAvx2;
   table.reads_lines = true;
   table.quantize_row = QuantizeRowAvx2;
   table.plan_row_blocks = PlanRowBlocksAvx2;

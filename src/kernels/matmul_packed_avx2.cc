@@ -11,6 +11,10 @@
 // outputs share what is loaded. All rows multiply some inputs of a panel before the next, so that codes and weights
 // stay in the first-level cache. 4-bit weights become bytes in registers for a block of few rows, and in memory for
 // more blocks.
+//
+// Few rows wait for memory, and what a core fetches best differs. One way goes through a panel while it fetches the
+// next to the second-level cache; the other, in turns, goes through some steps of four panels one after the other while
+// it fetches the steps behind them to the first level, a line of each panel at a time: four streams.
 #include <immintrin.h>
 
 #include <cstdint>
@@ -23,10 +27,13 @@ namespace {
 
 #include "kernels/packed_epilogue_avx2.h"
 
-constexpr int64_t kFewRows = 4;                              // code rows for which w4 stays in registers, one block
-constexpr int64_t kManyRows = 3;                             // of the largest block of more
-constexpr int64_t kPartSteps = 16;                           // that all rows multiply before the next
-constexpr int64_t kCodeBytes = 2 * kLineBytes;               // of 64 inputs of a row
+constexpr int64_t kFewRows = 4;     // code rows for which w4 stays in registers, one block
+constexpr int64_t kManyRows = 3;    // of the largest block of more
+constexpr int64_t kPartSteps = 16;  // that all rows multiply before the next
+constexpr int64_t kTurnPanels = 4;
+constexpr int64_t kTurnLines = 32;              // of a panel in its turn; with those of the next turn half of L1
+constexpr int64_t kFewSteps = 6;                // of matrices that lie in a cache: no turns
+constexpr int64_t kCodeBytes = 2 * kLineBytes;  // of 64 inputs of a row
 constexpr int64_t kChunkBytes = kPanelOutputs * kLineBytes;  // of 64 inputs of a panel, in bytes
 
 inline __m256i Load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
@@ -55,6 +62,21 @@ struct Sums {
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
       for (int o = 0; o < kOutputs; ++o) at[r][o] = _mm256_setzero_si256();
+    }
+  }
+  // [rows][16]
+  [[gnu::always_inline]] void Load(const __m256i* from) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int o = 0; o < kOutputs; ++o) at[r][o] = _mm256_load_si256(from + r * kPanelOutputs + o);
+    }
+  }
+  [[gnu::always_inline]] void Keep(__m256i* to) const {
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int o = 0; o < kOutputs; ++o) _mm256_store_si256(to + r * kPanelOutputs + o, at[r][o]);
     }
   }
   // 32 inputs of a row and an output.
@@ -99,26 +121,61 @@ struct Part {
   const uint8_t* dictionary = nullptr;  // of w4
   const int8_t* codes = nullptr;        // [chunks][rows][2][64]
   int64_t chunks = 0;                   // of 64 inputs, even
-  const uint8_t* ahead = nullptr;       // lines of the next panel to fetch
+  const uint8_t* ahead = nullptr;       // lines of the next panel to fetch; in turns, of the first panel's next turn
   int32_t* sums = nullptr;              // [rows][16]
-  bool add = false;                     // to `sums`
+  bool add = false;                     // to `sums`, or in turns to `lanes`
+  // In turns only: which panel this is, bytes from one to the next, sums so far, and whether they are complete then.
+  int64_t turn = 0, between = 0;
+  __m256i* lanes = nullptr;  // [rows][16]
+  bool last = false;
 };
 
-// What is fetched beside products of bytes: nothing, the next panel's lines where these were expanded from half as
-// many, its lines, or besides, to the first level, this panel's of four steps later.
-enum class Ahead : uint8_t { kNothing, kNibbles, kBytes, kBytesToL1 };
+// What is fetched beside products: nothing, the next panel's lines where these were expanded from half as many, its
+// lines, or besides, to the first level, this panel's of four steps later; or in turns.
+enum class Ahead : uint8_t { kNothing, kNibbles, kBytes, kBytesToL1, kInTurns };
+
+// The first line that a tile fetches in its turn: `count` of each of as many panels as it has outputs.
+template <int kOutputs>
+[[gnu::always_inline]] inline const uint8_t* AheadInTurns(const Part& part, int64_t first, int64_t count) {
+  constexpr int64_t kTilesPerLine = kTurnPanels / kOutputs;
+  const int64_t tile = first / kOutputs, tiles = part.turn * (kPanelOutputs / kOutputs) + tile;
+  return part.ahead + tiles / kTilesPerLine * count * kLineBytes + tile % kTilesPerLine * kOutputs * part.between;
+}
+
+template <Ahead kFetch, int kRows, int kOutputs>
+[[gnu::always_inline]] inline void Begin(const Part& part, int64_t first, Sums<kRows, kOutputs>& sums) {
+  if (kFetch == Ahead::kInTurns && part.add) {
+    sums.Load(part.lanes + first);
+  } else {
+    sums.Zero();
+  }
+}
+template <Ahead kFetch, int kRows, int kOutputs>
+[[gnu::always_inline]] inline void End(const Part& part, int64_t first, const Sums<kRows, kOutputs>& sums) {
+  if (kFetch == Ahead::kInTurns && !part.last) {
+    sums.Keep(part.lanes + first);
+  } else {
+    sums.Store(part.sums + first, kFetch != Ahead::kInTurns && part.add);
+  }
+}
 
 // Some outputs of a part.
 template <int kRows, int kOutputs, Ahead kFetch>
 [[gnu::always_inline]] inline void SumBytes(const Part& part, int64_t first) {
+  constexpr bool kInTurns = kFetch == Ahead::kInTurns;
   constexpr int64_t kLines = kFetch == Ahead::kNothing ? 0 : kFetch == Ahead::kNibbles ? kOutputs / 2 : kOutputs;
   Sums<kRows, kOutputs> sums;
-  sums.Zero();
+  Begin<kFetch>(part, first, sums);
   const uint8_t *weights = part.weights + first * kLineBytes, *ahead = part.ahead;
-  ahead += first / kOutputs * kLines * part.chunks * kLineBytes;
+  if (kInTurns) {
+    ahead = AheadInTurns<kOutputs>(part, first, part.chunks);
+  } else {
+    ahead += first / kOutputs * kLines * part.chunks * kLineBytes;
+  }
   const int8_t* codes = part.codes;
   for (int64_t left = part.chunks; left > 0; --left) {
-    for (int64_t i = 0; i < kLines; ++i) Fetch(ahead + i * kLineBytes);
+    for (int64_t i = 0; !kInTurns && i < kLines; ++i) Fetch(ahead + i * kLineBytes);
+    for (int64_t i = 0; kInTurns && i < kOutputs; ++i) FetchToL1(ahead + i * part.between);
     for (int64_t i = 0; kFetch == Ahead::kBytesToL1 && i < kOutputs; ++i) {
       FetchToL1(weights + kBytesAhead + i * kLineBytes);
     }
@@ -134,27 +191,33 @@ template <int kRows, int kOutputs, Ahead kFetch>
     }
     weights += kChunkBytes;
     codes += kRows * kCodeBytes;
-    ahead += kLines * kLineBytes;
+    ahead += (kInTurns ? 1 : kLines) * kLineBytes;
     asm("" : "+r"(weights), "+r"(ahead), "+r"(codes));
   }
-  sums.Store(part.sums + first, part.add);
+  End<kFetch>(part, first, sums);
 }
 
 // The same with w4 as it lies: a table serves two products of an output, and what is loaded of a row two outputs.
-template <int kRows, int kOutputs>
+template <int kRows, int kOutputs, Ahead kFetch>
 [[gnu::always_inline]] inline void SumNibbles(const Part& part, int64_t first) {
+  constexpr bool kInTurns = kFetch == Ahead::kInTurns;
   Sums<kRows, kOutputs> sums;
-  sums.Zero();
+  Begin<kFetch>(part, first, sums);
   const uint8_t *lines = part.weights + first * kLineBytes, *tables = part.tables + 2 * first;
-  const uint8_t* ahead = part.ahead + first * part.chunks / 2 * kLineBytes;
+  const uint8_t* ahead = kInTurns ? AheadInTurns<kOutputs>(part, first, part.chunks / 2)
+                                  : part.ahead + first * part.chunks / 2 * kLineBytes;
   const int8_t* codes = part.codes;
   int64_t to_lines = CodesAtW4(1) - CodesAtW4(0), to_tables = TablesAtW4(1);
   for (int64_t left = part.chunks; left > 0; left -= 2) {
-    for (int i = 0; i < kOutputs; ++i) Fetch(ahead + i * kLineBytes);
-    // The distance from step to step alternates, which a core's own prefetcher does not follow. (One row 147 -> 137 ms
-    // of a 7B pass, Intel, 36 GB/s.)
-    for (int i = 0; i < kOutputs; ++i) FetchToL1(lines + kNibblesAhead + i * kLineBytes);
-    FetchToL1(tables + kNibblesAhead);
+    if (kInTurns) {
+      for (int i = 0; i < kOutputs; ++i) FetchToL1(ahead + i * part.between);
+    } else {
+      for (int i = 0; i < kOutputs; ++i) Fetch(ahead + i * kLineBytes);
+      // The distance from step to step alternates, which a core's own prefetcher does not follow. (One row 147 -> 137
+      // ms of a 7B pass, Intel, 36 GB/s.)
+      for (int i = 0; i < kOutputs; ++i) FetchToL1(lines + kNibblesAhead + i * kLineBytes);
+      FetchToL1(tables + kNibblesAhead);
+    }
 #pragma GCC unroll 4
     for (int64_t k = 0; k < kOutputs; ++k) {  // half a step of two outputs
       const int64_t half = k / (kOutputs / 2), pair = k % (kOutputs / 2) * 2;
@@ -182,12 +245,12 @@ template <int kRows, int kOutputs>
     tables += to_tables;
     to_lines = kTwoStepsBytesW4 - to_lines;
     to_tables = kTwoStepsBytesW4 - to_tables;
-    ahead += kOutputs * kLineBytes;
+    ahead += (kInTurns ? 1 : kOutputs) * kLineBytes;
     // Else GCC 12 computes most addresses of a step anew: w4 from L2 on AMD Zen 4, cycles for 32 weights and a row, one
     // row 2.22 -> 2.14, four 1.72 -> 1.67.
     asm("" : "+r"(lines), "+r"(tables), "+r"(ahead), "+r"(codes));
   }
-  sums.Store(part.sums + first, part.add);
+  End<kFetch>(part, first, sums);
 }
 
 // All 16 outputs in one function: matrices of 256 inputs, from L2 on AMD Zen 3, 1 to 4 rows 10 to 20 % faster than by a
@@ -196,9 +259,9 @@ template <int kRows, int kOutputs, Ahead kFetch>
 [[gnu::noinline]] void PanelByBytes(const Part& part) {
   for (int64_t o = 0; o < kPanelOutputs; o += kOutputs) SumBytes<kRows, kOutputs, kFetch>(part, o);
 }
-template <int kRows, int kOutputs>
+template <int kRows, int kOutputs, Ahead kFetch>
 [[gnu::noinline]] void PanelByNibbles(const Part& part) {
-  for (int64_t o = 0; o < kPanelOutputs; o += kOutputs) SumNibbles<kRows, kOutputs>(part, o);
+  for (int64_t o = 0; o < kPanelOutputs; o += kOutputs) SumNibbles<kRows, kOutputs, kFetch>(part, o);
 }
 
 // `steps` steps of a w4 panel from step `first` on to bytes of weight + 128, [2 steps][16][64].
@@ -227,9 +290,10 @@ PanelFunction ByBytes(int64_t rows) {
                                                  PanelByBytes<3, 4, kFetch>, PanelByBytes<4, 2, kFetch>};
   return kFunctions[rows - 1];
 }
+template <Ahead kFetch>
 PanelFunction ByNibbles(int64_t rows) {
-  static constexpr PanelFunction kFunctions[] = {PanelByNibbles<1, 4>, PanelByNibbles<2, 4>, PanelByNibbles<3, 2>,
-                                                 PanelByNibbles<4, 2>};
+  static constexpr PanelFunction kFunctions[] = {PanelByNibbles<1, 4, kFetch>, PanelByNibbles<2, 4, kFetch>,
+                                                 PanelByNibbles<3, 2, kFetch>, PanelByNibbles<4, 2, kFetch>};
   return kFunctions[rows - 1];
 }
 
@@ -252,7 +316,7 @@ void MultiplyPanel(const PackedMatmulArgs& args, const uint8_t* panel, const uin
       const RowBlock& block = args.blocks[b];
       part.codes = block.codes + 2 * step * block.rows * kCodeBytes;
       part.sums = sums + block.first * kPanelOutputs;
-      const PanelFunction run = kW4 && !expand ? ByNibbles(block.rows)
+      const PanelFunction run = kW4 && !expand ? ByNibbles<Ahead::kNibbles>(block.rows)
                                 : b > 0        ? ByBytes<Ahead::kNothing>(block.rows)
                                 : kW4          ? ByBytes<Ahead::kNibbles>(block.rows)
                                 : many         ? ByBytes<Ahead::kBytes>(block.rows)
@@ -260,6 +324,52 @@ void MultiplyPanel(const PackedMatmulArgs& args, const uint8_t* panel, const uin
       run(part);
     }
   }
+}
+
+// Four panels by the only block of rows. next: the four after them.
+template <bool kW4>
+void MultiplyInTurns(const PackedMatmulArgs& args, const uint8_t* panels, const uint8_t* next,
+                     int32_t (*sums)[kFewRows * kPanelOutputs]) {
+  constexpr int64_t kSteps = kTurnLines / kPanelOutputs / (kW4 ? 1 : 2);
+  const auto codes_at = [](int64_t step) { return kW4 ? CodesAtW4(step) : 2 * step * kChunkBytes; };
+  const RowBlock& block = args.blocks[0];
+  const PanelFunction run = kW4 ? ByNibbles<Ahead::kInTurns>(block.rows) : ByBytes<Ahead::kInTurns>(block.rows);
+  alignas(32) __m256i lanes[kTurnPanels][kFewRows * kPanelOutputs];
+  for (int64_t step = 0; step < args.steps; step += kSteps) {
+    const int64_t left = args.steps - step, later = left > kSteps ? step + kSteps : 0;
+    const uint8_t* ahead = later > 0 ? panels : next;
+    Part part{.dictionary = args.dictionary,
+              .codes = block.codes + 2 * step * block.rows * kCodeBytes,
+              .chunks = 2 * (left < kSteps ? left : kSteps),
+              .ahead = ahead + codes_at(later),
+              .add = step > 0,
+              .between = args.panel_bytes,
+              .last = left <= kSteps};
+    for (int64_t t = 0; t < kTurnPanels; ++t) {
+      if (kW4) FetchToL1(ahead + t * args.panel_bytes + TablesAtW4(later));
+      const uint8_t* panel = panels + t * args.panel_bytes;
+      part.weights = panel + codes_at(step);
+      part.tables = panel + TablesAtW4(step);
+      part.turn = t;
+      part.sums = sums[t];
+      part.lanes = lanes[t];
+      run(part);
+    }
+  }
+}
+
+// As many panels as are fours. Returns the first that is left.
+template <bool kW4>
+int64_t MultiplyFours(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
+  alignas(32) int32_t sums[kTurnPanels][kFewRows * kPanelOutputs];
+  int64_t p = panel_begin;
+  for (; p + kTurnPanels <= panel_end; p += kTurnPanels) {
+    const uint8_t *panels = args.panels + p * args.panel_bytes, *after = panels + kTurnPanels * args.panel_bytes;
+    const uint8_t* next = p + 2 * kTurnPanels <= panel_end ? after : args.next != nullptr ? args.next : panels;
+    MultiplyInTurns<kW4>(args, panels, next, sums);
+    for (int64_t t = 0; t < kTurnPanels; ++t) FinishPanel(args, p + t, sums[t]);
+  }
+  return p;
 }
 
 template <bool kW4>
@@ -284,6 +394,14 @@ void PackedMatmulAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t
   } else {
     Multiply<false>(args, panel_begin, panel_end);
   }
+}
+
+void PackedMatmulInTurnsAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
+  if (args.num_blocks == 1 && args.steps > kFewSteps) {
+    panel_begin = args.type == PackedType::kW4 ? MultiplyFours<true>(args, panel_begin, panel_end)
+                                               : MultiplyFours<false>(args, panel_begin, panel_end);
+  }
+  PackedMatmulAvx2(args, panel_begin, panel_end);
 }
 
 int64_t PlanRowBlocksAvx2(int64_t code_rows, int64_t* sizes) {

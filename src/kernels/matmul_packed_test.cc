@@ -51,7 +51,7 @@ void CheckTargets(PackedType type, int64_t rows, int64_t outputs, int64_t inputs
   const TestPackedMatrix weight(type, outputs, inputs, 1, values);
   TestCodes codes(two_planes ? 2 * rows : rows, inputs, two_planes, 2, values);
   const std::vector<float> expected = Product(PortableKernels(), weight, codes, options);
-  for (const KernelTable* table : AvailableKernels()) {
+  for (const KernelTable* table : PackedKernels()) {
     if (table == &PortableKernels()) continue;
     if (!table->Reads(type)) continue;
     const std::vector<float> out = Product(*table, weight, codes, options);
@@ -124,6 +124,21 @@ TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForManyInputsOfFewRows) {
   }
 }
 
+// Four panels at a time of more inputs than lie in a cache (AVX2: some steps of each in turn).
+TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForManyInputsOfManyOutputs) {
+  for (const PackedType type : kTypes) {
+    for (const int64_t inputs : {700, 800, 900, 1000, 1100, 4096}) {
+      for (const int64_t rows : {1, 2, 3, 4, 5}) {
+        for (const int64_t outputs : {63, 64, 81, 130}) CheckTargets(type, rows, outputs, inputs, false);
+        CheckTargets(type, rows, 145, inputs, rows <= 2, {true, true, 5, 0});
+        CheckTargets(type, rows, 145, inputs, rows <= 2, {false, true, 0, 5});
+        if (HasFatalFailure()) return;
+      }
+    }
+    for (const int64_t rows : {1, 4}) CheckTargets(type, rows, 70, 1000, false, {}, Values::kExtreme);
+  }
+}
+
 TEST(PackedMatmulTest, BiasesSumsStridesAndRangesAreTheSameOnEveryTarget) {
   for (const PackedType type : kTypes) {
     for (const int64_t rows : {1, 4, 8, 11}) {
@@ -155,7 +170,7 @@ TEST(PackedMatmulTest, SumsOfTheLargestMagnitudesAreExact) {
   const auto sum = static_cast<float>((127 * 256 - 128) * 127LL * kMaxPackedInputs);
   for (const PackedType type : {PackedType::kW8, PackedType::kQuads}) {
     const TestPackedMatrix weight(type, 16, kMaxPackedInputs, 1, Values::kLargest);
-    for (const KernelTable* table : AvailableKernels()) {
+    for (const KernelTable* table : PackedKernels()) {
       if (!table->Reads(type)) continue;
       const std::vector<float> out = Product(*table, weight, codes, {});
       for (int64_t o = 0; o < 16; ++o) {

@@ -14,9 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu_features.h"
 #include "kernels/kernels.h"
 #include "kernels/packed.h"
 #include "kernels/row_block_util.h"
+#include "kernels/targets.h"
 
 namespace hydrant::kernels {
 
@@ -50,6 +52,22 @@ class GuardedArray {
   void* memory_ = nullptr;
   T* data_ = nullptr;
 };
+
+// AvailableKernels, and the form of avx2's packed matmul that this machine would not choose.
+inline std::vector<const KernelTable*> PackedKernels() {
+  std::vector<const KernelTable*> tables = AvailableKernels();
+#if defined(__x86_64__)
+  if (!DetectCpuFeatures().avx2) return tables;
+  static const KernelTable other = [] {
+    KernelTable table = KernelsFor("avx2");
+    table.packed_matmul = table.packed_matmul == PackedMatmulAvx2 ? PackedMatmulInTurnsAvx2 : PackedMatmulAvx2;
+    table.name = "avx2, the other way";
+    return table;
+  }();
+  tables.push_back(&other);
+#endif
+  return tables;
+}
 
 // kExtreme: the largest magnitudes of either sign at random. kLargest: those that sum up, 127 (-128 in low planes).
 enum class Values : uint8_t { kRandom, kExtreme, kLargest };

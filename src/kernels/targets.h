@@ -22,6 +22,7 @@ void PackLanesAvx512(const float* x, int64_t stride, int64_t rows, int64_t input
 
 void PackedMatmulPortable(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+void PackedMatmulInTurnsAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAmx(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 // The AMX kernel over tiles in software: all in plain C++, or with its vector code in AVX-512.
