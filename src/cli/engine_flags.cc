@@ -71,7 +71,7 @@ void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
       },
       "Threads; 0 = as many as this process may use and the model has work for (default 0)");
   flags.Text("--cpu-target", "NAME", &options.cpu_target,
-             "auto, portable, avx2, avx512, amx, or amx-twin: amx with its tiles in software, for tests "
+             "auto, portable, avx2, avx-vnni, avx512, amx, or amx-twin: amx with its tiles in software, for tests "
              "(default auto: the best of this machine, for small models avx512 where that is amx)");
   flags.Value(
       "--kv-type", "TYPE",

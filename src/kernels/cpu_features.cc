@@ -73,6 +73,7 @@ CpuFeatures Detect() {
   const bool zmm = (state & 0xe6U) == 0xe6U;
   features.avx2 =
       ymm && Bit(one.ecx, 12) && Bit(one.ecx, 28) && Bit(one.ecx, 29) && Bit(seven.ebx, 5);  // FMA AVX F16C AVX2
+  features.avx_vnni = features.avx2 && Bit(seven_one.eax, 4);
   features.avx512 = features.avx2 && zmm && Bit(seven.ebx, 16) && Bit(seven.ebx, 17) && Bit(seven.ebx, 30) &&
                     Bit(seven.ebx, 31) && Bit(seven.ecx, 1) && Bit(seven.ecx, 11) && Bit(seven_one.eax, 5);
   features.slow_bf16_dots = features.avx512 && IsIntel();

@@ -5,8 +5,9 @@
 namespace hydrant::kernels {
 
 struct CpuFeatures {
-  bool avx2 = false;    // AVX2, FMA, F16C
-  bool avx512 = false;  // F, BW, VL, DQ, VNNI, VBMI, BF16 besides
+  bool avx2 = false;      // AVX2, FMA, F16C
+  bool avx_vnni = false;  // avx2, and vpdpbusd without AVX-512
+  bool avx512 = false;    // F, BW, VL, DQ, VNNI, VBMI, BF16 besides
   // vdpbf16ps takes as long as four fused multiply-adds: Intel's do. (With AMX: .54 and .14 ns; AMD Zen 4: one a
   // cycle.)
   bool slow_bf16_dots = false;

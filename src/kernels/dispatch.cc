@@ -12,7 +12,7 @@
 namespace hydrant::kernels {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames{"auto", "portable", "avx2", "avx512", "amx", "amx-twin"};
+constexpr std::array<std::string_view, 7> kNames{"auto", "portable", "avx2", "avx-vnni", "avx512", "amx", "amx-twin"};
 
 // The rest of a table is the target's entries, one by one.
 KernelTable WithRowwise(KernelTable table, const RowwiseEntries& rowwise) {
@@ -62,6 +62,28 @@ KernelTable MakeAvx2() {
   return WithRowwise(table, kRowwiseAvx2);
 }
 
+// The loops of another target, its products of bytes replaced.
+std::vector<PeakLoop> WithInt8(const PeakEntries& entries, const PeakLoop& bytes) {
+  std::vector<PeakLoop> loops(entries.loops, entries.loops + entries.num_loops);
+  std::erase_if(loops, [](const PeakLoop& loop) { return loop.type == PeakType::kInt8; });
+  loops.push_back(bytes);
+  return loops;
+}
+
+// Between avx2 and avx512: clients without AVX-512 (Intel's since Alder Lake).
+KernelTable MakeAvxVnni() {
+  KernelTable table = MakeAvx2();
+  table.name = "avx-vnni";
+  table.packed_matmul = PackedMatmulAvxVnni;
+  table.quantize_row = QuantizeRowLinesAvx2;
+  table.plan_row_blocks = PlanRowBlocksAvxVnni;
+  table.sign_codes = false;
+  static const std::vector<PeakLoop> loops = WithInt8(kPeakAvx2, kPeakAvxVnni);
+  table.peak.loops = loops.data();
+  table.peak.num_loops = static_cast<int64_t>(loops.size());
+  return table;
+}
+
 KernelTable MakeAvx512() {
   KernelTable table{};
   table.name = "avx512";
@@ -80,17 +102,6 @@ KernelTable MakeAvx512() {
   return WithRowwise(table, kRowwiseAvx512);
 }
 
-// Reads and floats are avx512's.
-PeakEntries AmxPeak() {
-  static const std::vector<PeakLoop> loops = [] {
-    std::vector<PeakLoop> all(kPeakAvx512.loops, kPeakAvx512.loops + kPeakAvx512.num_loops);
-    std::erase_if(all, [](const PeakLoop& loop) { return loop.type == PeakType::kInt8; });
-    all.push_back(kPeakTiles);
-    return all;
-  }();
-  return {kPeakAvx512.read_lines, loops.data(), static_cast<int64_t>(loops.size())};
-}
-
 KernelTable MakeAmx() {
   KernelTable table = MakeAvx512();
   table.name = "amx";
@@ -98,7 +109,9 @@ KernelTable MakeAmx() {
   table.reads_lines = true;
   table.reads_interleaved = false;
   table.attention = AttentionAmx;
-  table.peak = AmxPeak();
+  static const std::vector<PeakLoop> loops = WithInt8(kPeakAvx512, kPeakTiles);
+  table.peak.loops = loops.data();
+  table.peak.num_loops = static_cast<int64_t>(loops.size());
   table.plan_row_blocks = PlanRowBlocksTiles;
   table.quad_codes = true;
   table.pack_quads = PackQuadsAvx512;
@@ -136,24 +149,28 @@ struct Target {
 };
 
 // Slowest first: "auto" takes the last that the machine has, but never the twin.
-const std::array<Target, 5>& Targets() {
+const std::array<Target, 6>& Targets() {
   static const KernelTable twin = MakeAmxTwin();
 #if defined(__x86_64__)
   static const KernelTable avx2 = MakeAvx2();
+  static const KernelTable avx_vnni = MakeAvxVnni();
   static const KernelTable avx512 = MakeAvx512();
   static const KernelTable* const avx2_table = &avx2;
+  static const KernelTable* const avx_vnni_table = &avx_vnni;
   static const KernelTable* const avx512_table = &avx512;
   static const KernelTable amx = MakeAmx();
   static const KernelTable* const amx_table = &amx;
 #else
   static const KernelTable* const avx2_table = nullptr;
+  static const KernelTable* const avx_vnni_table = nullptr;
   static const KernelTable* const avx512_table = nullptr;
   static const KernelTable* const amx_table = nullptr;
 #endif
-  static const std::array<Target, 5> targets{{
+  static const std::array<Target, 6> targets{{
       {"portable", &PortableKernels(), true, ""},
       {"amx-twin", &twin, true, ""},
       {"avx2", avx2_table, DetectCpuFeatures().avx2, "AVX2, FMA and F16C"},
+      {"avx-vnni", avx_vnni_table, DetectCpuFeatures().avx_vnni, "avx2 and AVX-VNNI"},
       {"avx512", avx512_table, DetectCpuFeatures().avx512, "AVX-512 F, BW, VL, DQ, VNNI, VBMI and BF16"},
       {"amx", amx_table, DetectCpuFeatures().amx,
        "avx512, AMX TILE, INT8 and BF16, and the operating system's leave to use tiles"},
@@ -182,9 +199,9 @@ const KernelTable& Named(std::string_view name, const std::string& where) {
     return *target.table;
   }
   const std::string nearest = base::Nearest(name, kNames);
-  throw UserError(
-      where + " '" + std::string(name) + "' is unknown, expected auto, portable, avx2, avx512, amx or amx-twin",
-      nearest.empty() ? "" : "did you mean " + nearest + "?");
+  throw UserError(where + " '" + std::string(name) +
+                      "' is unknown, expected auto, portable, avx2, avx-vnni, avx512, amx or amx-twin",
+                  nearest.empty() ? "" : "did you mean " + nearest + "?");
 }
 
 std::string_view TargetOfEnvironment() {

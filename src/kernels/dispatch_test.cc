@@ -55,7 +55,8 @@ TEST_F(DispatchTest, PortableIsAlwaysThereAndAutoIsTheBest) {
   }
   EXPECT_EQ(&KernelsFor("auto"), best);
   for (const KernelTable* table : tables) EXPECT_EQ(&KernelsFor(table->name), table);
-  EXPECT_THAT(CpuTargetNames(), testing::ElementsAre("auto", "portable", "avx2", "avx512", "amx", "amx-twin"));
+  EXPECT_THAT(CpuTargetNames(),
+              testing::ElementsAre("auto", "portable", "avx2", "avx-vnni", "avx512", "amx", "amx-twin"));
 }
 
 TEST_F(DispatchTest, AutoTakesNoTilesForSmallModels) {
@@ -96,6 +97,7 @@ void ExpectPresentOrRefused(const char* name, bool present) {
 
 TEST_F(DispatchTest, TargetsThatTheMachineLacksAreRefusedAsSuch) {
   ExpectPresentOrRefused("avx2", DetectCpuFeatures().avx2);
+  ExpectPresentOrRefused("avx-vnni", DetectCpuFeatures().avx_vnni);
   ExpectPresentOrRefused("avx512", DetectCpuFeatures().avx512);
   ExpectPresentOrRefused("amx", DetectCpuFeatures().amx);
 }

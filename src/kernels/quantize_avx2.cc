@@ -45,15 +45,13 @@ uint32_t LargestBits(const float* x, int64_t n) {
 inline Line ZeroLine() { return {{_mm256_setzero_si256(), _mm256_setzero_si256()}}; }
 inline Sums ZeroSums() { return _mm256_setzero_si256(); }
 
-// The negative codes.
-inline Sums AddLine(Sums sums, const Line& line) {
-  const __m256i ones = _mm256_set1_epi8(1), zero = _mm256_setzero_si256();
-  const __m256i first = _mm256_min_epi8(line.half[0], zero), second = _mm256_min_epi8(line.half[1], zero);
+inline Sums AddCodes(Sums sums, __m256i first, __m256i second) {
+  const __m256i ones = _mm256_set1_epi8(1);
   const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(ones, first), _mm256_maddubs_epi16(ones, second));
   return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-inline uint32_t Excess(Sums sums) {
+inline uint32_t Total(Sums sums) {
   alignas(32) uint32_t lanes[8];
   _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sums);
   uint32_t total = 0;
@@ -111,6 +109,14 @@ inline __m256i Signs(__m256i codes) {
   return _mm256_xor_si256(_mm256_cmpgt_epi8(_mm256_setzero_si256(), codes), _mm256_set1_epi8(-128));
 }
 
+namespace signs {
+
+// The negative codes.
+inline Sums AddLine(Sums sums, const Line& line) {
+  const __m256i zero = _mm256_setzero_si256();
+  return AddCodes(sums, _mm256_min_epi8(line.half[0], zero), _mm256_min_epi8(line.half[1], zero));
+}
+inline uint32_t Excess(Sums sums) { return Total(sums); }
 inline void StoreLine(const QuantizeArgs&, int8_t* to, const Line& line) {
   StoreHalves(to, _mm256_abs_epi8(line.half[0]), _mm256_abs_epi8(line.half[1]));
   StoreHalves(to + kLineBytes, Signs(line.half[0]), Signs(line.half[1]));
@@ -118,8 +124,26 @@ inline void StoreLine(const QuantizeArgs&, int8_t* to, const Line& line) {
 
 #include "kernels/quantize_inl.h"
 
+}  // namespace signs
+
+namespace lines {
+
+inline Sums AddLine(Sums sums, const Line& line) { return AddCodes(sums, line.half[0], line.half[1]); }
+inline uint32_t Excess(Sums sums) { return 128U * Total(sums); }
+// Quads too, as all targets but avx2 can.
+inline void StoreLine(const QuantizeArgs& args, int8_t* to, const Line& line) {
+  if (args.quad_stride == 4) return StoreHalves(to, line.half[0], line.half[1]);
+  alignas(32) int32_t quads[16];
+  StoreHalves(reinterpret_cast<int8_t*>(quads), line.half[0], line.half[1]);
+  for (int64_t q = 0; q < 16; ++q) __builtin_memcpy(to + q * args.quad_stride, quads + q, 4);
+}
+
+#include "kernels/quantize_inl.h"
+
+}  // namespace lines
 }  // namespace
 
-void QuantizeRowAvx2(const QuantizeArgs& args) { QuantizeRow(args); }
+void QuantizeRowAvx2(const QuantizeArgs& args) { signs::QuantizeRow(args); }
+void QuantizeRowLinesAvx2(const QuantizeArgs& args) { lines::QuantizeRow(args); }
 
 }  // namespace hydrant::kernels

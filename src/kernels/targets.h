@@ -23,6 +23,7 @@ void PackLanesAvx512(const float* x, int64_t stride, int64_t rows, int64_t input
 void PackedMatmulPortable(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulInTurnsAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+void PackedMatmulAvxVnni(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAmx(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 // The AMX kernel over tiles in software: all in plain C++, or with its vector code in AVX-512.
@@ -31,6 +32,7 @@ void PackedMatmulAmxTwinAvx512(const PackedMatmulArgs& args, int64_t panel_begin
 
 void QuantizeRowPortable(const QuantizeArgs& args);
 void QuantizeRowAvx2(const QuantizeArgs& args);
+void QuantizeRowLinesAvx2(const QuantizeArgs& args);
 void QuantizeRowAvx512(const QuantizeArgs& args);
 
 void PackQuadsPortable(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile);
@@ -38,6 +40,7 @@ void PackQuadsAvx512(const int8_t* lines, int64_t stride, int64_t rows, int8_t* 
 
 int64_t PlanRowBlocksPortable(int64_t code_rows, int64_t* sizes);
 int64_t PlanRowBlocksAvx2(int64_t code_rows, int64_t* sizes);
+int64_t PlanRowBlocksAvxVnni(int64_t code_rows, int64_t* sizes);
 int64_t PlanRowBlocksAvx512(int64_t code_rows, int64_t* sizes);
 int64_t PlanRowBlocksTiles(int64_t code_rows, int64_t* sizes);
 
@@ -72,6 +75,7 @@ extern const RowwiseEntries kRowwiseAvx512;
 
 extern const PeakEntries kPeakPortable;
 extern const PeakEntries kPeakAvx2;
+extern const PeakLoop kPeakAvxVnni;
 extern const PeakEntries kPeakAvx512;
 extern const PeakLoop kPeakTiles;  // all else of AMX is AVX-512's
 
