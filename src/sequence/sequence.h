@@ -92,9 +92,9 @@ class Sequence {
   verify::Verifier verifier_;
   tree::TokenTree tree_;
   TextCollector text_;
-  std::vector<float> scratch_;   // [V]
+  std::vector<float> scratch_;  // [V]
   std::vector<int32_t> places_;
-  std::vector<int32_t> path_;    // of the root and the accepted nodes
+  std::vector<int32_t> path_;  // of the root and the accepted nodes
   bool has_text_;
   bool finished_ = false;
   int32_t num_emitted_tokens_ = 0;  // handed to the callback so far
