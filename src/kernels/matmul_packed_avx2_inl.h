@@ -10,13 +10,16 @@
 // All rows multiply some inputs of a panel before the next, so that codes and weights stay in the first-level cache.
 // 4-bit weights become bytes in registers for a block of few rows, and in memory for more blocks.
 //
-// Few rows wait for memory, and what a core fetches best differs. One way goes through a panel while it fetches the
-// next to the second-level cache; the other, in turns, goes through some steps of four panels one after the other while
-// it fetches the steps behind them to the first level, a line of each panel at a time: four streams.
+// What a core fetches best differs. One way goes through a panel while it fetches the next to the second-level cache;
+// the other, in turns, goes through some steps of four panels one after the other while it fetches the steps behind
+// them to the first level, a line of each panel at a time: four streams. More rows than kTurnRows hide reading either
+// way, and their sums between turns would take more room than that saves. (Intel, 7B w4a8, 8 16 24 32 rows: avx-vnni
+// 272 407 533 683 -> 197 344 511 654 ms.)
 
-constexpr int64_t kFewRows = 4;     // code rows for which w4 stays in registers, one block
+constexpr int64_t kFewRows = 4;     // code rows of one block
 constexpr int64_t kManyRows = 3;    // of the largest block of more
 constexpr int64_t kPartSteps = 16;  // that all rows multiply before the next
+constexpr int64_t kTurnRows = 32;   // at most
 constexpr int64_t kTurnPanels = 4;
 constexpr int64_t kTurnLines = 32;  // of a panel in its turn; with those of the next turn half of L1
 constexpr int64_t kFewSteps = 6;    // of matrices that lie in a cache: no turns
@@ -114,20 +117,28 @@ struct Part {
 };
 
 // What is fetched beside products: nothing, the next panel's lines where these were expanded from half as many, its
-// lines, or besides, to the first level, this panel's of four steps later; or in turns.
-enum class Ahead : uint8_t { kNothing, kNibbles, kBytes, kBytesToL1, kInTurns };
+// lines, or besides, to the first level, this panel's of four steps later. In turns: nothing, half as many lines as
+// products take, or as many.
+enum class Ahead : uint8_t { kNothing, kNibbles, kBytes, kBytesToL1, kNothingInTurns, kNibblesInTurns, kInTurns };
+constexpr bool IsInTurns(Ahead fetch) { return fetch >= Ahead::kNothingInTurns; }
 
-// The first line that a tile fetches in its turn: `count` of each of as many panels as it has outputs.
-template <int kOutputs>
+// In turns, the lines that a tile fetches at a time, one of each of so many panels.
+template <Ahead kFetch, int kOutputs>
+constexpr int kTurnWidth = kFetch == Ahead::kInTurns          ? kOutputs
+                           : kFetch == Ahead::kNibblesInTurns ? kOutputs / 2
+                                                              : 0;
+// The first of `count` times as many.
+template <Ahead kFetch, int kOutputs>
 [[gnu::always_inline]] inline const uint8_t* AheadInTurns(const Part& part, int64_t first, int64_t count) {
-  constexpr int64_t kTilesPerLine = kTurnPanels / kOutputs;
+  constexpr int64_t kWidth = kTurnWidth<kFetch, kOutputs> > 0 ? kTurnWidth<kFetch, kOutputs> : 1;
+  constexpr int64_t kTilesPerLine = kTurnPanels / kWidth;
   const int64_t tile = first / kOutputs, tiles = part.turn * (kPanelOutputs / kOutputs) + tile;
-  return part.ahead + tiles / kTilesPerLine * count * kLineBytes + tile % kTilesPerLine * kOutputs * part.between;
+  return part.ahead + tiles / kTilesPerLine * count * kLineBytes + tile % kTilesPerLine * kWidth * part.between;
 }
 
 template <Ahead kFetch, int kRows, int kOutputs>
 [[gnu::always_inline]] inline void Begin(const Part& part, int64_t first, Sums<kRows, kOutputs>& sums) {
-  if (kFetch == Ahead::kInTurns && part.add) {
+  if (IsInTurns(kFetch) && part.add) {
     sums.Load(part.lanes + first);
   } else {
     sums.Zero();
@@ -135,10 +146,10 @@ template <Ahead kFetch, int kRows, int kOutputs>
 }
 template <Ahead kFetch, int kRows, int kOutputs>
 [[gnu::always_inline]] inline void End(const Part& part, int64_t first, const Sums<kRows, kOutputs>& sums) {
-  if (kFetch == Ahead::kInTurns && !part.last) {
+  if (IsInTurns(kFetch) && !part.last) {
     sums.Keep(part.lanes + first);
   } else {
-    sums.Store(part.sums + first, kFetch != Ahead::kInTurns && part.add);
+    sums.Store(part.sums + first, !IsInTurns(kFetch) && part.add);
   }
 }
 
@@ -168,20 +179,22 @@ template <int kRows, int kOutputs>
 // Some outputs of a part.
 template <int kRows, int kOutputs, Ahead kFetch>
 [[gnu::always_inline]] inline void SumBytes(const Part& part, int64_t first) {
-  constexpr bool kInTurns = kFetch == Ahead::kInTurns;
-  constexpr int64_t kLines = kFetch == Ahead::kNothing ? 0 : kFetch == Ahead::kNibbles ? kOutputs / 2 : kOutputs;
+  constexpr bool kInTurns = IsInTurns(kFetch);
+  constexpr int64_t kLines = kInTurns || kFetch == Ahead::kNothing ? 0
+                             : kFetch == Ahead::kNibbles           ? kOutputs / 2
+                                                                   : kOutputs;
   Sums<kRows, kOutputs> sums;
   Begin<kFetch>(part, first, sums);
   const uint8_t *weights = part.weights + first * kLineBytes, *ahead = part.ahead;
   if (kInTurns) {
-    ahead = AheadInTurns<kOutputs>(part, first, part.chunks);
+    ahead = AheadInTurns<kFetch, kOutputs>(part, first, part.chunks);
   } else {
     ahead += first / kOutputs * kLines * part.chunks * kLineBytes;
   }
   const int8_t* codes = part.codes;
   for (int64_t left = part.chunks; left > 0; --left) {
-    for (int64_t i = 0; !kInTurns && i < kLines; ++i) Fetch(ahead + i * kLineBytes);
-    for (int64_t i = 0; kInTurns && i < kOutputs; ++i) FetchToL1(ahead + i * part.between);
+    for (int64_t i = 0; i < kLines; ++i) Fetch(ahead + i * kLineBytes);
+    for (int64_t i = 0; i < kTurnWidth<kFetch, kOutputs>; ++i) FetchToL1(ahead + i * part.between);
     for (int64_t i = 0; kFetch == Ahead::kBytesToL1 && i < kOutputs; ++i) {
       FetchToL1(weights + kBytesAhead + i * kLineBytes);
     }
@@ -220,7 +233,7 @@ template <int kRows, int kOutputs, Ahead kFetch>
   Sums<kRows, kOutputs> sums;
   Begin<kFetch>(part, first, sums);
   const uint8_t *lines = part.weights + first * kLineBytes, *tables = part.tables + 2 * first;
-  const uint8_t* ahead = kInTurns ? AheadInTurns<kOutputs>(part, first, part.chunks / 2)
+  const uint8_t* ahead = kInTurns ? AheadInTurns<kFetch, kOutputs>(part, first, part.chunks / 2)
                                   : part.ahead + first * part.chunks / 2 * kLineBytes;
   const int8_t* codes = part.codes;
   int64_t to_lines = CodesAtW4(1) - CodesAtW4(0), to_tables = TablesAtW4(1);
@@ -333,34 +346,43 @@ void MultiplyPanel(const PackedMatmulArgs& args, const uint8_t* panel, const uin
   }
 }
 
-// Four panels by the only block of rows. next: the four after them.
+// Four panels. next: the four after them.
 template <bool kW4>
 void MultiplyInTurns(const PackedMatmulArgs& args, const uint8_t* panels, const uint8_t* next,
-                     int32_t (*sums)[kFewRows * kPanelOutputs]) {
-  constexpr int64_t kSteps = kTurnLines / kPanelOutputs / (kW4 ? 1 : 2);
+                     int32_t (*sums)[kTurnRows * kPanelOutputs]) {
+  constexpr int64_t kTurnSteps = kTurnLines / kPanelOutputs / (kW4 ? 1 : 2);
+  const bool expand = kW4 && args.num_blocks > 1;
   const auto codes_at = [](int64_t step) { return kW4 ? CodesAtW4(step) : 2 * step * kChunkBytes; };
-  const RowBlock& block = args.blocks[0];
-  const PanelFunction run = kW4 ? ByNibbles<Ahead::kInTurns>(block.rows) : ByBytes<Ahead::kInTurns>(block.rows);
-  alignas(32) __m256i lanes[kTurnPanels][kFewRows * kPanelOutputs];
-  for (int64_t step = 0; step < args.steps; step += kSteps) {
-    const int64_t left = args.steps - step, later = left > kSteps ? step + kSteps : 0;
+  alignas(64) uint8_t expanded[kW4 ? 2 * kTurnSteps * kChunkBytes : kLineBytes];
+  alignas(32) __m256i lanes[kTurnPanels][kTurnRows * kPanelOutputs];
+  for (int64_t step = 0; step < args.steps; step += kTurnSteps) {
+    const int64_t left = args.steps - step, later = left > kTurnSteps ? step + kTurnSteps : 0;
+    const int64_t steps = left < kTurnSteps ? left : kTurnSteps;
     const uint8_t* ahead = later > 0 ? panels : next;
     Part part{.dictionary = args.dictionary,
-              .codes = block.codes + 2 * step * block.rows * kCodeBytes,
-              .chunks = 2 * (left < kSteps ? left : kSteps),
+              .chunks = 2 * steps,
               .ahead = ahead + codes_at(later),
               .add = step > 0,
               .between = args.panel_bytes,
-              .last = left <= kSteps};
+              .last = left <= kTurnSteps};
     for (int64_t t = 0; t < kTurnPanels; ++t) {
       if (kW4) FetchToL1(ahead + t * args.panel_bytes + TablesAtW4(later));
       const uint8_t* panel = panels + t * args.panel_bytes;
-      part.weights = panel + codes_at(step);
+      if (expand) Expand(args, panel, step, steps, expanded);
+      part.weights = expand ? expanded : panel + codes_at(step);
       part.tables = panel + TablesAtW4(step);
       part.turn = t;
-      part.sums = sums[t];
-      part.lanes = lanes[t];
-      run(part);
+      for (int64_t b = 0; b < args.num_blocks; ++b) {
+        const RowBlock& block = args.blocks[b];
+        part.codes = block.codes + 2 * step * block.rows * kCodeBytes;
+        part.sums = sums[t] + block.first * kPanelOutputs;
+        part.lanes = lanes[t] + block.first * kPanelOutputs;
+        const PanelFunction run = kW4 && !expand ? ByNibbles<Ahead::kInTurns>(block.rows)
+                                  : b > 0        ? ByBytes<Ahead::kNothingInTurns>(block.rows)
+                                  : kW4          ? ByBytes<Ahead::kNibblesInTurns>(block.rows)
+                                                 : ByBytes<Ahead::kInTurns>(block.rows);
+        run(part);
+      }
     }
   }
 }
@@ -368,7 +390,7 @@ void MultiplyInTurns(const PackedMatmulArgs& args, const uint8_t* panels, const 
 // As many panels as are fours. Returns the first that is left.
 template <bool kW4>
 int64_t MultiplyFours(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
-  alignas(32) int32_t sums[kTurnPanels][kFewRows * kPanelOutputs];
+  alignas(32) int32_t sums[kTurnPanels][kTurnRows * kPanelOutputs];
   int64_t p = panel_begin;
   for (; p + kTurnPanels <= panel_end; p += kTurnPanels) {
     const uint8_t *panels = args.panels + p * args.panel_bytes, *after = panels + kTurnPanels * args.panel_bytes;
@@ -402,7 +424,7 @@ void MultiplyAll(const PackedMatmulArgs& args, int64_t panel_begin, int64_t pane
 }
 
 void MultiplyAllInTurns(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
-  if (args.num_blocks == 1 && args.steps > kFewSteps) {
+  if (args.code_rows <= kTurnRows && args.steps > kFewSteps) {
     panel_begin = args.type == PackedType::kW4 ? MultiplyFours<true>(args, panel_begin, panel_end)
                                                : MultiplyFours<false>(args, panel_begin, panel_end);
   }

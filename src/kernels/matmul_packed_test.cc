@@ -128,14 +128,14 @@ TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForManyInputsOfFewRows) {
 TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForManyInputsOfManyOutputs) {
   for (const PackedType type : kTypes) {
     for (const int64_t inputs : {700, 800, 900, 1000, 1100, 4096}) {
-      for (const int64_t rows : {1, 2, 3, 4, 5}) {
+      for (const int64_t rows : {1, 2, 3, 4, 5, 8, 32, 33}) {
         for (const int64_t outputs : {63, 64, 81, 130}) CheckTargets(type, rows, outputs, inputs, false);
         CheckTargets(type, rows, 145, inputs, rows <= 2, {true, true, 5, 0});
         CheckTargets(type, rows, 145, inputs, rows <= 2, {false, true, 0, 5});
         if (HasFatalFailure()) return;
       }
     }
-    for (const int64_t rows : {1, 4}) CheckTargets(type, rows, 70, 1000, false, {}, Values::kExtreme);
+    for (const int64_t rows : {1, 4, 7}) CheckTargets(type, rows, 70, 1000, false, {}, Values::kExtreme);
   }
 }
 
