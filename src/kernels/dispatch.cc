@@ -75,7 +75,7 @@ KernelTable MakeAvxVnni() {
   KernelTable table = MakeAvx2();
   table.name = "avx-vnni";
   table.packed_matmul = PackedMatmulAvxVnni;
-  table.quantize_row = QuantizeRowLinesAvx2;
+  table.quantize_row = QuantizeRowAvxVnni;
   table.plan_row_blocks = PlanRowBlocksAvxVnni;
   table.sign_codes = false;
   static const std::vector<PeakLoop> loops = WithInt8(kPeakAvx2, kPeakAvxVnni);

@@ -32,7 +32,7 @@ void PackedMatmulAmxTwinAvx512(const PackedMatmulArgs& args, int64_t panel_begin
 
 void QuantizeRowPortable(const QuantizeArgs& args);
 void QuantizeRowAvx2(const QuantizeArgs& args);
-void QuantizeRowLinesAvx2(const QuantizeArgs& args);
+void QuantizeRowAvxVnni(const QuantizeArgs& args);
 void QuantizeRowAvx512(const QuantizeArgs& args);
 
 void PackQuadsPortable(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile);
