@@ -46,9 +46,8 @@ AttentionPlan Planned(const TreeRows& tree, int32_t window) {
 void CheckRowOfGroup(const AttentionRow& row, const TailGroup& group, const std::string& name) {
   const int32_t first = kBlockPositions * group.block;
   const uint8_t* sources = row.value_sources + first - row.in_place_end;
-  int32_t next[2], found = 0;
-  for (int32_t parity : {0, 1}) next[parity] = std::max(first, row.first);
-  for (int32_t parity : {0, 1}) next[parity] += (next[parity] ^ parity) & 1;
+  const int32_t start = std::max(first, row.first);
+  int32_t next[2] = {start + start % 2, start + 1 - start % 2}, found = 0;  // of even and odd positions
   for (int32_t lane = 0; lane < kBlockPositions; ++lane) {
     if (sources[lane] == kNoPosition) continue;
     const int32_t p = first + sources[lane];
@@ -58,7 +57,7 @@ void CheckRowOfGroup(const AttentionRow& row, const TailGroup& group, const std:
     ++found;
   }
   const int32_t last = std::min(row.last, first + kBlockPositions - 1);
-  ASSERT_EQ(found, last - std::max(first, row.first) + 1) << name;
+  ASSERT_EQ(found, last - start + 1) << name;
 }
 
 TEST(AttentionPlanTest, EveryTailIsInOneGroupAndFindsItsSlots) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What quantize_inl.h wants of ymm registers, but for how codes are stored and summed up. Included by target files inside
-// their unnamed namespace, after <immintrin.h>, kernels/packed.h and kernels/arguments.h.
+// What quantize_inl.h wants of ymm registers, but for how codes are stored and summed up. Included by target files
+// inside their unnamed namespace, after <immintrin.h>, kernels/packed.h and kernels/arguments.h.
 
 struct Line {
   __m256i half[2];
