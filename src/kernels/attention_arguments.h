@@ -49,7 +49,7 @@ struct AttentionRow {
   const uint8_t* value_sources = nullptr;
 
   bool has_tail() const { return in_place_end <= last; }
-  int32_t tail_blocks() const { return has_tail() ? (last - in_place_end) / kBlockPositions + 1 : 0; }
+  int32_t num_tail_blocks() const { return has_tail() ? (last - in_place_end) / kBlockPositions + 1 : 0; }
   bool HasTailIn(int32_t block) const {
     const int32_t begin = kBlockPositions * block, end = begin + kBlockPositions;
     return has_tail() && in_place_end <= begin && first < end && last >= begin;

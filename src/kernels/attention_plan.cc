@@ -21,7 +21,7 @@ void AttentionPlan::AddRow(const RowKv& row, AttentionRun& run) {
   made.in_place_end = in_place > row.position ? in_place : in_place / kBlockPositions * kBlockPositions;
   offsets_.push_back(static_cast<int64_t>(slots_.size()));
   source_offsets_.push_back(static_cast<int64_t>(value_sources_.size()));
-  value_sources_.resize(value_sources_.size() + static_cast<size_t>(made.tail_blocks() * kBlockPositions));
+  value_sources_.resize(value_sources_.size() + static_cast<size_t>(made.num_tail_blocks() * kBlockPositions));
   for (int32_t p = made.in_place_end; p <= row.position; ++p) {
     const int32_t slot = p < in_place ? p : row.path[p - row.identity_length];
     const int32_t block = slot / kBlockPositions;
