@@ -91,7 +91,7 @@ KernelTable MakeAvx512() {
   table.row_lanes = 16;
   table.min_row_lanes = 9;
   table.pack_lanes = PackLanesAvx512;
-  table.packed_matmul = PackedMatmulAvx512;
+  table.packed_matmul = DetectCpuFeatures().reads_in_turns ? PackedMatmulInTurnsAvx512 : PackedMatmulAvx512;
   table.quantize_row = QuantizeRowAvx512;
   table.plan_row_blocks = PlanRowBlocksAvx512;
   table.reads_interleaved = true;

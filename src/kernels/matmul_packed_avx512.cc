@@ -23,6 +23,12 @@ namespace {
 //   0: nothing of the next panel; kWholeStream; else n = 4, 2 or 1.
 constexpr int kWholeStream = 8;
 
+// Or in turns (CpuFeatures::reads_in_turns): the only block goes through some steps of four panels one after the other
+// and fetches those behind them to L1, a line of each panel at a time.
+constexpr int kInTurns = 16;
+constexpr int kTurnPanels = 4;
+constexpr int64_t kTurnBytes = 4096;  // of a panel; with those of the next turn less than L1
+
 // Matrices of few inputs come from L2 or L3 in order. Quads are fetched best by hardware then (15 MB on two cores, 1
 // row: .31 of the multiply peak, with prefetches of ours .21; 4 rows .84, .66), octets are not (.18, .28; 8 rows .66,
 // .76).
@@ -51,10 +57,10 @@ template <bool kOctets, int kRows, int kFetch>
 void SumTile(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead,
              int32_t* sums) {
   if constexpr (kOctets) {
-    SumOctets<kRows, kFetch>(args, panel, codes, ahead, sums);
+    SumOctets<kRows, kFetch>(args, panel, 0, args.steps, codes, ahead, sums);
   } else {
     __m512i vectors[kRows] = {};
-    AddQuads<kRows, kFetch>(args.steps, panel, codes, ahead, vectors);
+    AddQuads<kRows, kFetch>(args.steps, panel, codes, ahead, 0, vectors);
 #pragma GCC unroll 10
     for (int r = 0; r < kRows; ++r) _mm512_store_si512(sums + r * kPanelOutputs, vectors[r]);
   }
@@ -74,18 +80,75 @@ void FinishPanels(const PackedMatmulArgs& call, int64_t panel_begin, int64_t pan
     __m512i sums[kRows];
     if constexpr (kOctets) {
       alignas(64) int32_t raw[kRows * kPanelOutputs];
-      SumOctets<kRows, kFetch>(args, panel, block.codes, next, raw);
+      SumOctets<kRows, kFetch>(args, panel, 0, args.steps, block.codes, next, raw);
 #pragma GCC unroll 10
       for (int r = 0; r < kRows; ++r) sums[r] = SumOf(args, raw, r);
     } else {
 #pragma GCC unroll 10
       for (int r = 0; r < kRows; ++r) sums[r] = _mm512_set1_epi32(-args.excess[r]);
-      AddQuads<kRows, kFetch>(args.steps, panel, block.codes, next, sums);
+      AddQuads<kRows, kFetch>(args.steps, panel, block.codes, next, 0, sums);
     }
     const PanelOutputs outputs(args, p);
 #pragma GCC unroll 10
     for (int r = 0; r < kRows; ++r) outputs.Finish(r, _mm512_cvtepi32_ps(sums[r]));
   }
+}
+
+// Steps `step` on of a panel in its turn, added to its sums. ahead: of the first panel's next turn.
+template <bool kOctets, int kRows>
+[[gnu::always_inline]] inline void TakeTurn(const PackedMatmulArgs& args, const uint8_t* panel, int64_t step,
+                                            int64_t steps, const uint8_t* ahead, __m512i* sums) {
+  const int8_t* codes = args.blocks[0].codes;
+  if constexpr (kOctets) {
+    alignas(64) int32_t raw[kRows * kPanelOutputs];
+    SumOctets<kRows, kInTurns>(args, panel, step, steps, codes, ahead, raw);
+#pragma GCC unroll 10
+    for (int r = 0; r < kRows; ++r) sums[r] = _mm512_add_epi32(sums[r], _mm512_load_si512(raw + r * kPanelOutputs));
+  } else {
+    AddQuads<kRows, kInTurns>(steps, panel + step * kQuadStepBytes, codes + step * kStepInputs * kRows, ahead,
+                              args.panel_bytes, sums);
+  }
+}
+
+// FinishPanels by fours, in turns; what is left goes as there.
+template <bool kOctets, int kRows>
+void FinishPanelsInTurns(const PackedMatmulArgs& call, int64_t panel_begin, int64_t panel_end) {
+  constexpr int64_t kStepBytes = kOctets ? kOctetStepBytes : kQuadStepBytes, kTurnSteps = kTurnBytes / kStepBytes;
+  const PackedMatmulArgs args = call;
+  int64_t p = panel_begin;
+  for (; p + kTurnPanels <= panel_end; p += kTurnPanels) {
+    const uint8_t *panels = args.panels + p * args.panel_bytes, *after = panels + kTurnPanels * args.panel_bytes;
+    const uint8_t* next = p + 2 * kTurnPanels <= panel_end ? after : args.next != nullptr ? args.next : panels;
+    __m512i sums[kTurnPanels][kRows];
+    for (auto& of_panel : sums) {
+      for (int r = 0; r < kRows; ++r) of_panel[r] = _mm512_set1_epi32(-args.excess[r]);
+    }
+    for (int64_t step = 0; step < args.steps; step += kTurnSteps) {
+      const int64_t left = args.steps - step, steps = left < kTurnSteps ? left : kTurnSteps;
+      const uint8_t* ahead = left > kTurnSteps ? panels + (step + kTurnSteps) * kStepBytes : next;
+      ahead += args.code_offset;
+      for (int64_t t = 0; t < kTurnPanels; ++t) {
+        const uint8_t* lines = ahead + t * steps * (kStepBytes / kTurnPanels);
+        TakeTurn<kOctets, kRows>(args, panels + t * args.panel_bytes, step, steps, lines, sums[t]);
+      }
+    }
+    for (int64_t t = 0; t < kTurnPanels; ++t) {
+      const PanelOutputs outputs(args, p + t);
+#pragma GCC unroll 10
+      for (int r = 0; r < kRows; ++r) outputs.Finish(r, _mm512_cvtepi32_ps(sums[t][r]));
+    }
+  }
+  if (p < panel_end) FinishPanels<kOctets, kRows, kWholeStream>(args, p, panel_end);
+}
+
+template <bool kOctets>
+PanelsFunction InTurnsFor(int64_t rows) {
+  constexpr PanelsFunction kFunctions[kMaxBlockRows] = {
+      FinishPanelsInTurns<kOctets, 1>, FinishPanelsInTurns<kOctets, 2>, FinishPanelsInTurns<kOctets, 3>,
+      FinishPanelsInTurns<kOctets, 4>, FinishPanelsInTurns<kOctets, 5>, FinishPanelsInTurns<kOctets, 6>,
+      FinishPanelsInTurns<kOctets, 7>, FinishPanelsInTurns<kOctets, 8>, FinishPanelsInTurns<kOctets, 9>,
+      FinishPanelsInTurns<kOctets, 10>};
+  return kFunctions[rows - 1];
 }
 
 // Both for each number of rows.
@@ -156,6 +219,15 @@ void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64
     }
     FinishPanel(args, p, sums);
   }
+}
+
+void PackedMatmulInTurnsAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
+  if (args.num_blocks != 1 || args.two_planes || args.steps <= kFewSteps) {
+    return PackedMatmulAvx512(args, panel_begin, panel_end);
+  }
+  const bool octets = args.type == PackedType::kOctets;
+  const PanelsFunction run = octets ? InTurnsFor<true>(args.code_rows) : InTurnsFor<false>(args.code_rows);
+  run(args, panel_begin, panel_end);
 }
 
 int64_t PlanRowBlocksAvx512(int64_t code_rows, int64_t* sizes) {

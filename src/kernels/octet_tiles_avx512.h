@@ -18,6 +18,8 @@
 // block is text that the preprocessor puts together; conditions on %c[...] are settled by the assembler for each
 // instance of the template.
 
+constexpr int64_t kTablesOfStep = 32, kOctetStepBytes = 1024;
+
 // Where in two vectors of sums, whose lanes are outputs 0 4 1 5 2 6 3 7 and 8 12 9 13 10 14 11 15, an output's two are.
 struct OctetSums {
   int32_t first[16] = {}, second[16] = {};
@@ -87,7 +89,17 @@ alignas(64) constexpr OctetSums kOctetSums;
 
 // What is fetched beside eight inputs of group g: see kWholeStream in matmul_packed_avx512.cc.
 #define FETCH(g, i)                                                               \
-  ".if %c[fetch] == 8\n\t"                                                        \
+  ".if %c[fetch] == 16\n\t"                                                       \
+  ".if ((" #i ") & 3) == 0\n\t"                                                   \
+  "prefetcht0 64*(2*" #g "+(" #i ")/4)(%[ahead])\n\t"                             \
+  ".elseif ((" #i ") & 3) == 1\n\t"                                               \
+  "prefetcht0 64*(2*" #g "+(" #i ")/4)(%[ahead], %[panel_bytes])\n\t"             \
+  ".elseif ((" #i ") & 3) == 2\n\t"                                               \
+  "prefetcht0 64*(2*" #g "+(" #i ")/4)(%[ahead], %[panel_bytes], 2)\n\t"          \
+  ".else\n\t"                                                                    \
+  "prefetcht0 64*(2*" #g "+(" #i ")/4)(%[ahead], %[far])\n\t"                     \
+  ".endif\n\t"                                                                   \
+  ".elseif %c[fetch] == 8\n\t"                                                    \
   "prefetchnta 4096+512*" #g "+64*(" #i ")(%[codes])\n\t"                          \
   "prefetcht1 8192+512*" #g "+64*(" #i ")(%[codes])\n\t"                          \
   "prefetcht1 16384+512*" #g "+64*(" #i ")(%[codes])\n\t"                         \
@@ -162,14 +174,15 @@ alignas(64) constexpr OctetSums kOctetSums;
   "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28",         \
   "xmm29", "xmm30", "xmm31"
 
-// kFetch: as kWholeStream says. The last step looks the first lines of its own up again in place of those behind the
-// panel, and reads 16 table numbers too many: codes.
+// Some steps of a panel from step `first` on. kFetch: as kWholeStream says. The last step looks the first lines of its
+// own up again in place of those behind it, and reads 16 table numbers too many: codes.
 template <int kRows, int kFetch>
-inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* activations,
-                      const uint8_t* ahead, int32_t* sums) {
-  const uint8_t *tables = panel, *codes = panel + args.code_offset, *next = nullptr;
-  const int64_t far = args.steps > kFewSteps ? 65536 : 0;
-  int64_t steps = args.steps;
+inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, int64_t first, int64_t steps,
+                      const int8_t* activations, const uint8_t* ahead, int32_t* sums) {
+  const uint8_t *tables = panel + first * kTablesOfStep, *codes = panel + args.code_offset + first * kOctetStepBytes;
+  const uint8_t* next = nullptr;
+  const int64_t far = kFetch == kInTurns ? 3 * args.panel_bytes : args.steps > kFewSteps ? 65536 : 0;
+  activations += first * kStepInputs * kRows;
   asm volatile(
       "mov $0x0f0f0f0f, %%eax\n\t"
       "vpbroadcastd %%eax, %%zmm31\n\t"
@@ -181,7 +194,9 @@ inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const 
       ".endif\n\t"
       ".p2align 5\n"
       "1:\n\t"
-      ".if %c[fetch] > 0\n\t"
+      ".if %c[fetch] == 16\n\t"
+      "prefetcht0 64(%[tables])\n\t"
+      ".elseif %c[fetch] > 0\n\t"
       "prefetcht1 (%[tables], %[panel_bytes])\n\t"
       ".endif\n\t"
       "lea 1024(%[codes]), %[next]\n\t"
@@ -195,7 +210,11 @@ inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, const 
       "add $1024, %[codes]\n\t"
       "add $32, %[tables]\n\t"
       "add $(128*%c[rows]), %[act]\n\t"
+      ".if %c[fetch] == 16\n\t"
+      "add $256, %[ahead]\n\t"
+      ".else\n\t"
       "add $(128*%c[fetch]), %[ahead]\n\t"
+      ".endif\n\t"
       "dec %[steps]\n\t"
       "jnz 1b\n\t"
       "vmovdqa64 (%[places]), %%zmm30\n\t"

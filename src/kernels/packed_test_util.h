@@ -53,18 +53,28 @@ class GuardedArray {
   T* data_ = nullptr;
 };
 
-// AvailableKernels, and the form of avx2's packed matmul that this machine would not choose.
+// AvailableKernels, and the ways of avx2's and avx512's packed matmul that this machine would not choose.
 inline std::vector<const KernelTable*> PackedKernels() {
   std::vector<const KernelTable*> tables = AvailableKernels();
 #if defined(__x86_64__)
-  if (!DetectCpuFeatures().avx2) return tables;
-  static const KernelTable other = [] {
-    KernelTable table = KernelsFor("avx2");
-    table.packed_matmul = table.packed_matmul == PackedMatmulAvx2 ? PackedMatmulInTurnsAvx2 : PackedMatmulAvx2;
-    table.name = "avx2, the other way";
-    return table;
-  }();
-  tables.push_back(&other);
+  if (DetectCpuFeatures().avx2) {
+    static const KernelTable other = [] {
+      KernelTable table = KernelsFor("avx2");
+      table.packed_matmul = table.packed_matmul == PackedMatmulAvx2 ? PackedMatmulInTurnsAvx2 : PackedMatmulAvx2;
+      table.name = "avx2, the other way";
+      return table;
+    }();
+    tables.push_back(&other);
+  }
+  if (DetectCpuFeatures().avx512) {
+    static const KernelTable other = [] {
+      KernelTable table = KernelsFor("avx512");
+      table.packed_matmul = table.packed_matmul == PackedMatmulAvx512 ? PackedMatmulInTurnsAvx512 : PackedMatmulAvx512;
+      table.name = "avx512, the other way";
+      return table;
+    }();
+    tables.push_back(&other);
+  }
 #endif
   return tables;
 }

@@ -3,11 +3,17 @@
 // steps. A vector of weights is 16 outputs x 4 inputs, and four inputs of a row are broadcast to all lanes, so nothing
 // is left to add up at the end. Included by matmul_packed_avx512.cc inside its unnamed namespace.
 
-// What is fetched beside line i of 16: see kWholeStream in matmul_packed_avx512.cc.
+constexpr int64_t kQuadStepBytes = kStepInputs * kPanelOutputs;
+
+// What is fetched beside line i of 16: see kWholeStream in matmul_packed_avx512.cc. between: in turns, from panel to
+// panel.
 template <int kRows, int kFetch>
-[[gnu::always_inline]] inline void FetchQuads(const uint8_t* line, const uint8_t* ahead, int i) {
+[[gnu::always_inline]] inline void FetchQuads(const uint8_t* line, const uint8_t* ahead, int64_t between, int i) {
   const char* at = reinterpret_cast<const char*>(line);
-  if (kFetch == kWholeStream) {
+  if (kFetch == kInTurns) {
+    _mm_prefetch(reinterpret_cast<const char*>(ahead + i / kTurnPanels * kLineBytes + i % kTurnPanels * between),
+                 _MM_HINT_T0);
+  } else if (kFetch == kWholeStream) {
     _mm_prefetch(at + 4096, _MM_HINT_NTA);
     _mm_prefetch(at + 8192, _MM_HINT_T1);
     _mm_prefetch(at + 16384, _MM_HINT_T1);
@@ -21,7 +27,8 @@ template <int kRows, int kFetch>
 // The products of a row are added to one of kChains sums in turn: a product takes 4 cycles and one begins every cycle,
 // so few rows need several. sums: [kRows], to which the products are added.
 template <int kRows, int kFetch>
-inline void AddQuads(int64_t steps, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead, __m512i* sums) {
+inline void AddQuads(int64_t steps, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead, int64_t between,
+                     __m512i* sums) {
   constexpr int kLineQuads = static_cast<int>(kLineBytes / 4);
   constexpr int kChains = kRows == 1 ? 4 : kRows <= 4 ? 2 : 1;
   __m512i chains[kChains][kRows];
@@ -34,7 +41,7 @@ inline void AddQuads(int64_t steps, const uint8_t* panel, const int8_t* codes, c
 #pragma GCC unroll 16
     for (int q = 0; q < kLineQuads; ++q) {
       const __m512i weights = _mm512_load_si512(panel + kLineBytes * q);
-      FetchQuads<kRows, kFetch>(panel + kLineBytes * q, ahead, q);
+      FetchQuads<kRows, kFetch>(panel + kLineBytes * q, ahead, between, q);
 #pragma GCC unroll 10
       for (int r = 0; r < kRows; ++r) {
         int32_t four;
@@ -45,7 +52,7 @@ inline void AddQuads(int64_t steps, const uint8_t* panel, const int8_t* codes, c
     }
     panel += kLineQuads * kLineBytes;
     codes += kLineBytes * kRows;
-    ahead += 2 * kFetch * kLineBytes;
+    ahead += (kFetch == kInTurns ? kLineQuads / kTurnPanels : 2 * kFetch) * kLineBytes;
   }
 #pragma GCC unroll 10
   for (int r = 0; r < kRows; ++r) {

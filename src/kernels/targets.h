@@ -25,6 +25,7 @@ void PackedMatmulAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t
 void PackedMatmulInTurnsAvx2(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAvxVnni(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+void PackedMatmulInTurnsAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAmx(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 // The AMX kernel over tiles in software: all in plain C++, or with its vector code in AVX-512.
 void PackedMatmulAmxTwin(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
