@@ -14,7 +14,7 @@
 // the other, in turns, goes through some steps of four panels one after the other while it fetches the steps behind
 // them to the first level, a line of each panel at a time: four streams. More rows than kTurnRows hide reading either
 // way, and their sums between turns would take more room than that saves. (Intel, 7B w4a8, 8 16 24 32 rows: avx-vnni
-// 272 407 533 683 -> 197 344 511 654 ms.)
+// 285 417 533 683 -> 205 349 511 654 ms.)
 
 constexpr int64_t kFewRows = 4;     // code rows of one block
 constexpr int64_t kManyRows = 3;    // of the largest block of more

@@ -57,23 +57,22 @@ class GuardedArray {
 inline std::vector<const KernelTable*> PackedKernels() {
   std::vector<const KernelTable*> tables = AvailableKernels();
 #if defined(__x86_64__)
+  using Matmul = decltype(KernelTable::packed_matmul);
+  const auto other_way = [](const char* target, const char* name, Matmul one, Matmul other) {
+    KernelTable table = KernelsFor(target);
+    table.packed_matmul = table.packed_matmul == one ? other : one;
+    table.name = name;
+    return table;
+  };
   if (DetectCpuFeatures().avx2) {
-    static const KernelTable other = [] {
-      KernelTable table = KernelsFor("avx2");
-      table.packed_matmul = table.packed_matmul == PackedMatmulAvx2 ? PackedMatmulInTurnsAvx2 : PackedMatmulAvx2;
-      table.name = "avx2, the other way";
-      return table;
-    }();
-    tables.push_back(&other);
+    static const KernelTable table =
+        other_way("avx2", "avx2, the other way", PackedMatmulAvx2, PackedMatmulInTurnsAvx2);
+    tables.push_back(&table);
   }
   if (DetectCpuFeatures().avx512) {
-    static const KernelTable other = [] {
-      KernelTable table = KernelsFor("avx512");
-      table.packed_matmul = table.packed_matmul == PackedMatmulAvx512 ? PackedMatmulInTurnsAvx512 : PackedMatmulAvx512;
-      table.name = "avx512, the other way";
-      return table;
-    }();
-    tables.push_back(&other);
+    static const KernelTable table =
+        other_way("avx512", "avx512, the other way", PackedMatmulAvx512, PackedMatmulInTurnsAvx512);
+    tables.push_back(&table);
   }
 #endif
   return tables;
