@@ -39,12 +39,21 @@ inline Lanes SelectLess(Lanes a, Lanes b, Lanes x, Lanes y) {
   return {_mm256_blendv_ps(y.low, x.low, _mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ)),
           _mm256_blendv_ps(y.high, x.high, _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ))};
 }
+// a < b ? x * y : x, false for NaN.
+inline Lanes MulWhereLess(Lanes a, Lanes b, Lanes x, Lanes y) { return SelectLess(a, b, Mul(x, y), x); }
+inline Lanes NegativeMagnitude(Lanes a) {
+  const __m256 sign = _mm256_set1_ps(-0.0F);
+  return {_mm256_or_ps(a.low, sign), _mm256_or_ps(a.high, sign)};
+}
 inline __m256 PowerOfTwoHalf(__m256 shifted) {
   const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
   return _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(0x3f800000)));
 }
-// Two to the power k, k an integer from -126 to 127 that was rounded by adding 1.5 * 2^23: its low bits hold it.
-inline Lanes PowerOfTwo(Lanes shifted) { return {PowerOfTwoHalf(shifted.low), PowerOfTwoHalf(shifted.high)}; }
+// a < b ? 0 : p * 2^k, false for NaN; k: an integer from -126 to 127 that was rounded by adding 1.5 * 2^23, which gave
+// `shifted`: its low bits hold k.
+inline Lanes ScaleUnlessLess(Lanes a, Lanes b, Lanes p, Lanes /*k*/, Lanes shifted) {
+  return SelectLess(a, b, Set(0.0F), Mul(p, {PowerOfTwoHalf(shifted.low), PowerOfTwoHalf(shifted.high)}));
+}
 
 template <FloatType kType>
 inline __m256 Widen(__m128i halves) {

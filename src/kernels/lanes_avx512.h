@@ -26,10 +26,17 @@ inline Lanes Max(Lanes a, Lanes b) { return {_mm512_max_ps(a.v, b.v)}; }  // a >
 inline Lanes SelectLess(Lanes a, Lanes b, Lanes x, Lanes y) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), y.v, x.v)};
 }
-// Two to the power k, k an integer from -126 to 127 that was rounded by adding 1.5 * 2^23: its low bits hold it.
-inline Lanes PowerOfTwo(Lanes shifted) {
-  const __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted.v), 23);
-  return {_mm512_castsi512_ps(_mm512_add_epi32(exponent, _mm512_set1_epi32(0x3f800000)))};
+// a < b ? x * y : x, false for NaN.
+inline Lanes MulWhereLess(Lanes a, Lanes b, Lanes x, Lanes y) {
+  return {_mm512_mask_mul_ps(x.v, _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), x.v, y.v)};
+}
+inline Lanes NegativeMagnitude(Lanes a) {
+  return {_mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(a.v), _mm512_set1_epi32(INT32_MIN)))};
+}
+// a < b ? 0 : p * 2^k, false for NaN; k: an integer from -126 to 127 that was rounded by adding 1.5 * 2^23, which gave
+// `shifted`. One instruction here, which needs no clean-up for other k.
+inline Lanes ScaleUnlessLess(Lanes a, Lanes b, Lanes p, Lanes k, Lanes /*shifted*/) {
+  return {_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_NLT_UQ), p.v, k.v)};
 }
 
 template <FloatType kType>

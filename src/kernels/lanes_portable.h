@@ -52,11 +52,20 @@ inline Lanes Max(const Lanes& a, const Lanes& b) {
 inline Lanes SelectLess(const Lanes& a, const Lanes& b, const Lanes& x, const Lanes& y) {
   return Each([&](int i) { return a.v[i] < b.v[i] ? x.v[i] : y.v[i]; });
 }
-// Two to the power k, k an integer from -126 to 127 that was rounded by adding 1.5 * 2^23: its low bits hold it.
-inline Lanes PowerOfTwo(const Lanes& shifted) {
-  return Each([&](int i) {
+// a < b ? x * y : x, false for NaN.
+inline Lanes MulWhereLess(const Lanes& a, const Lanes& b, const Lanes& x, const Lanes& y) {
+  return SelectLess(a, b, Mul(x, y), x);
+}
+inline Lanes NegativeMagnitude(const Lanes& a) {
+  return Each([&](int i) { return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, a.v[i]) | 0x80000000U); });
+}
+// a < b ? 0 : p * 2^k, false for NaN; k: an integer from -126 to 127 that was rounded by adding 1.5 * 2^23, which gave
+// `shifted`: its low bits hold k.
+inline Lanes ScaleUnlessLess(const Lanes& a, const Lanes& b, const Lanes& p, const Lanes& /*k*/, const Lanes& shifted) {
+  const Lanes power = Each([&](int i) {
     return __builtin_bit_cast(float, (__builtin_bit_cast(uint32_t, shifted.v[i]) << 23) + 0x3f800000U);
   });
+  return SelectLess(a, b, Set(0.0F), Mul(p, power));
 }
 
 inline float WidenHalf(uint16_t bits) {

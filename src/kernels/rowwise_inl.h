@@ -38,9 +38,8 @@ void AddKernel(const float* x, int64_t n, float* out) {
 
 // x / (1 + exp(-x)); of a negative x, x exp(x) / (1 + exp(x)).
 inline Lanes Silu(Lanes x) {
-  const Lanes negated = Mul(x, Set(-1.0F));
-  const Lanes power = Exp(SelectLess(x, negated, x, negated));
-  return Div(SelectLess(x, negated, Mul(x, power), x), Add(Set(1.0F), power));
+  const Lanes power = Exp(NegativeMagnitude(x));
+  return Div(MulWhereLess(x, Set(0.0F), x, power), Add(Set(1.0F), power));
 }
 
 void RmsNormKernel(const float* x, const float* weight, float eps, int64_t n, float* out) {
