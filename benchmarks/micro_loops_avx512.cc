@@ -11,6 +11,7 @@ namespace hydrant::kernels {
 namespace {
 
 #define HYDRANT_INLINE __attribute__((always_inline)) inline
+#include "kernels/packed_epilogue_avx512.h"
 #include "kernels/transpose_avx512.h"
 
 #include "kernels/matmul_packed_amx_vectors_avx512.h"

@@ -15,6 +15,7 @@ namespace {
 #include "kernels/matmul_packed_amx_sums_inl.h"
 
 #include "kernels/matmul_packed_amx_inl.h"
+#include "kernels/packed_epilogue_avx512.h"
 #include "kernels/transpose_avx512.h"
 
 #include "kernels/matmul_packed_amx_vectors_avx512.h"

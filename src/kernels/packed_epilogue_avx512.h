@@ -12,37 +12,49 @@ inline __m512 AddPlanes(__m512i high, __m512i low) {
   return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(first)), _mm512_cvtpd_ps(second), 1);
 }
 
-// A panel's sixteen outputs of any row.
+// A panel's sixteen outputs of any row. What it needs of the call it keeps itself: a store to outputs may be one to the
+// call's arguments for all that a compiler knows, which then reads them again for every row.
 class PanelOutputs {
  public:
-  PanelOutputs(const PackedMatmulArgs& args, int64_t panel) : args_(args), out_(args.out + panel * kPanelOutputs) {
+  // Rows from `first_row` on.
+  PanelOutputs(const PackedMatmulArgs& args, int64_t panel, int64_t first_row = 0)
+      : out_(args.out + panel * kPanelOutputs + first_row * args.out_stride),
+        stride_(args.out_stride),
+        scales_(args.scales + first_row),
+        has_bias_(args.bias != nullptr),
+        add_(args.add) {
     const int64_t first = panel * kPanelOutputs, left = args.outputs - first;
     mask_ = static_cast<__mmask16>(left < kPanelOutputs ? (1U << left) - 1U : 0xffffU);
     row_scales_ = _mm512_loadu_ps(args.row_scales + first);
-    bias_ = args.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask_, args.bias + first);
+    bias_ = has_bias_ ? _mm512_maskz_loadu_ps(mask_, args.bias + first) : _mm512_setzero_ps();
   }
 
-  const float* of_row(int64_t r) const { return out_ + r * args_.out_stride; }
+  const float* of_row(int64_t r) const { return out_ + r * stride_; }
 
   // total: the row's sums in f32.
-  void Finish(int64_t r, __m512 total) const {
-    float* out = out_ + r * args_.out_stride;
-    __m512 value = _mm512_mul_ps(total, _mm512_mul_ps(row_scales_, _mm512_set1_ps(args_.scales[r])));
-    if (args_.bias != nullptr) value = _mm512_add_ps(value, bias_);
-    if (args_.add) value = _mm512_add_ps(_mm512_maskz_loadu_ps(mask_, out), value);
+  [[gnu::always_inline]] void Finish(int64_t r, __m512 total) const {
+    float* out = out_ + r * stride_;
+    __m512 value = _mm512_mul_ps(total, _mm512_mul_ps(row_scales_, _mm512_set1_ps(scales_[r])));
+    if (has_bias_) value = _mm512_add_ps(value, bias_);
+    if (add_) value = _mm512_add_ps(_mm512_maskz_loadu_ps(mask_, out), value);
     _mm512_mask_storeu_ps(out, mask_, value);
   }
 
  private:
-  const PackedMatmulArgs& args_;
   float* out_;
+  int64_t stride_;
+  const float* scales_;
+  bool has_bias_, add_;
   __mmask16 mask_;
   __m512 row_scales_, bias_;
 };
 
-// sums: [code_rows][16], each too large by excess[r], because weights went in with their bias of 128.
+// Sums of a code row are too large by its `excess`, because weights went in with their bias of 128.
+inline __m512i WithoutExcess(__m512i sums, int32_t excess) { return _mm512_sub_epi32(sums, _mm512_set1_epi32(excess)); }
+
+// sums: [code_rows][16].
 inline __m512i SumOf(const PackedMatmulArgs& args, const int32_t* sums, int64_t code_row) {
-  return _mm512_sub_epi32(_mm512_load_si512(sums + code_row * kPanelOutputs), _mm512_set1_epi32(args.excess[code_row]));
+  return WithoutExcess(_mm512_load_si512(sums + code_row * kPanelOutputs), args.excess[code_row]);
 }
 
 constexpr int64_t kFinishAhead = 12;  // rows whose outputs come to L1 while others are finished
