@@ -26,7 +26,8 @@ inline void StoreZeros(const QuantizeArgs& args) {
   if (args.low != nullptr) *args.low_excess = 0;
 }
 
-inline void StoreCodes(const QuantizeArgs& args, float factor) {
+inline void StoreCodes(const QuantizeArgs& call, float factor) {
+  const QuantizeArgs args = call;  // which a store of codes may change for all that a compiler knows
   const int64_t chunks = args.padded_inputs / kGroupInputs;
   Sums sums = ZeroSums(), low_sums = ZeroSums();
   for (int64_t c = 0; c < chunks; ++c) {
