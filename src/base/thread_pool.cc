@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <set>
 #include <string>
 
 #include "base/check.h"
@@ -51,19 +52,25 @@ std::vector<int> AllowedCpus() {
   return cpus;
 }
 
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+CoreOrder AllowedCores() {
+  return CoresFirst(AllowedCpus(), [](int cpu) {
+    return FirstLine("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+  });
+}
+
 void PinTo(std::thread& thread, int cpu) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   CPU_SET(cpu, &mask);
   // Without the right to pin, the thread runs unpinned: slower at most.
   static_cast<void>(pthread_setaffinity_np(thread.native_handle(), sizeof(mask), &mask));
-}
-
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
 }
 
 // The tightest cpu.max from this process's cgroup up to the root; 0 = none.
@@ -88,7 +95,7 @@ int CgroupCpus() {
 ThreadPool::ThreadPool(int num_threads, bool pin) : num_threads_(num_threads) {
   HYDRANT_CHECK(num_threads >= 1);
   parts_ = std::make_unique<Part[]>(static_cast<size_t>(num_threads));
-  const std::vector<int> cpus = AllowedCpus();
+  const std::vector<int> cpus = AllowedCores().cpus;
   const bool can_pin = pin && static_cast<size_t>(num_threads) <= cpus.size();
   for (int i = 1; i < num_threads; ++i) {
     workers_.emplace_back([this, i] { WorkerLoop(i); });
@@ -259,8 +266,21 @@ int CpusOfQuota(std::string_view cpu_max) {
   return static_cast<int>(std::min<int64_t>(quota / period + (quota % period > 0 ? 1 : 0), 1 << 16));
 }
 
+CoreOrder CoresFirst(const std::vector<int>& cpus, const std::function<std::string(int cpu)>& siblings) {
+  CoreOrder order;
+  std::vector<int> others;
+  std::set<std::string> cores;
+  for (const int cpu : cpus) {
+    const std::string core = siblings(cpu);
+    (core.empty() || cores.insert(core).second ? order.cpus : others).push_back(cpu);
+  }
+  order.num_cores = static_cast<int>(order.cpus.size());
+  order.cpus.insert(order.cpus.end(), others.begin(), others.end());
+  return order;
+}
+
 int DefaultThreads() {
-  const int allowed = std::max(1, static_cast<int>(AllowedCpus().size()));
+  const int allowed = std::max(1, AllowedCores().num_cores);
   const int quota = CgroupCpus();
   return quota > 0 ? std::min(allowed, quota) : allowed;
 }

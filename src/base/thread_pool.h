@@ -8,8 +8,10 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <type_traits>
@@ -19,8 +21,9 @@ namespace hydrant::base {
 
 class ThreadPool {
  public:
-  // `num_threads` counts the caller, which is thread 0 of every job. `pin` binds worker i to the i-th CPU that the
-  // process may use (not the caller, whose binding is its own affair); ignored when there are more threads than CPUs.
+  // `num_threads` counts the caller, which is thread 0 of every job. `pin` binds worker i to the i-th of the CPUs that
+  // the process may use, in the order of CoresFirst (not the caller, whose binding is its own affair); ignored when
+  // there are more threads than CPUs.
   ThreadPool(int num_threads, bool pin);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -139,8 +142,19 @@ class ThreadPool {
   std::vector<std::thread> workers_;
 };
 
-// CPUs that this process may keep busy: its affinity mask, cut to the cgroup's CPU quota (rounded up). At least 1.
+// Threads that this process does best with: one for each core of its affinity mask, cut to the cgroup's CPU quota
+// (rounded up). At least 1. Two threads of a core share what ours are bound by, its caches, its ports and what it reads
+// at a time; PyTorch and llama.cpp count cores too.
 int DefaultThreads();
+
+// CPUs with one of each core in front, in the order given; the other threads of those cores behind them.
+struct CoreOrder {
+  std::vector<int> cpus;
+  int num_cores = 0;
+};
+// siblings(cpu): the CPUs of its core as text, the same for each of them (Linux' thread_siblings_list); empty where
+// that is not known: then the CPU is a core.
+CoreOrder CoresFirst(const std::vector<int>& cpus, const std::function<std::string(int cpu)>& siblings);
 
 // CPUs' worth of a cgroup v2 `cpu.max` text ("200000 100000" is 2), rounded up; 0 when there is no limit or no sense in
 // it.

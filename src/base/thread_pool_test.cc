@@ -194,5 +194,22 @@ TEST(ThreadPoolTest, QuotasRoundUp) {
   EXPECT_GE(DefaultThreads(), 1);
 }
 
+TEST(ThreadPoolTest, CoresComeBeforeTheirOtherThreads) {
+  const auto halves = [](int cpu) { return std::to_string(cpu % 4) + "," + std::to_string(cpu % 4 + 4); };
+  const auto pairs = [](int cpu) { return std::to_string(cpu / 2 * 2) + "-" + std::to_string(cpu / 2 * 2 + 1); };
+  const auto unknown = [](int) { return std::string(); };
+  const auto expect = [](const CoreOrder& order, const std::vector<int>& cpus, int num_cores) {
+    EXPECT_EQ(order.cpus, cpus);
+    EXPECT_EQ(order.num_cores, num_cores);
+  };
+  const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
+  expect(CoresFirst(all, halves), all, 4);
+  expect(CoresFirst(all, pairs), {0, 2, 4, 6, 1, 3, 5, 7}, 4);
+  expect(CoresFirst(all, unknown), all, 8);
+  expect(CoresFirst({1, 5, 6, 7}, halves), {1, 6, 7, 5}, 3);  // some of the machine: no first thread of two cores
+  expect(CoresFirst({3}, pairs), {3}, 1);
+  expect(CoresFirst({}, pairs), {}, 0);
+}
+
 }  // namespace
 }  // namespace hydrant::base

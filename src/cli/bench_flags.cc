@@ -16,7 +16,7 @@ void AddBenchFlags(FlagSet& flags, BenchOptions& options, const std::string& wha
       [&options](const std::string& value) {
         options.threads = static_cast<int>(ParseInteger("--threads", value, 0, 1024));
       },
-      "Threads; 0 = as many as this process may use (default 0)");
+      "Threads; 0 = one for each core that this process may use (default 0)");
   flags.Text("--cpu-target", "NAME", &options.cpu_target,
              "auto, portable, avx2, avx-vnni, avx512, amx or amx-twin (default auto)");
   flags.Value(

@@ -74,7 +74,7 @@ bool ParseFlags(const std::vector<std::string>& args, engine::ConvertOptions& op
       [&options](const std::string& value) {
         options.threads = static_cast<int>(ParseInteger("--threads", value, 0, 1024));
       },
-      "Threads; 0 = as many as this process may use (default 0)");
+      "Threads; 0 = one for each core that this process may use (default 0)");
   if (!flags.Parse(args)) return false;
   CheckNotEmpty(flags, "--model", options.model);
   if (options.in.empty() || options.out.empty()) throw UserError("a folder's name is empty");

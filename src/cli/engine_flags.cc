@@ -69,7 +69,7 @@ void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
       [&options](const std::string& value) {
         options.threads = static_cast<int32_t>(ParseInteger("--threads", value, 0, 1024));
       },
-      "Threads; 0 = as many as this process may use and the model has work for (default 0)");
+      "Threads; 0 = one for each core that this process may use and the model has work for (default 0)");
   flags.Text("--cpu-target", "NAME", &options.cpu_target,
              "auto, portable, avx2, avx-vnni, avx512, amx, or amx-twin: amx with its tiles in software, for tests "
              "(default auto: the best of this machine, for small models avx512 where that is amx)");
