@@ -144,7 +144,7 @@ class ThreadPool {
 
 // Threads that this process does best with: one for each core of its affinity mask, cut to the cgroup's CPU quota
 // (rounded up). At least 1. Two threads of a core share what ours are bound by, its caches, its ports and what it reads
-// at a time; PyTorch and llama.cpp count cores too.
+// at a time; llama.cpp counts so too (its cpu_get_num_math).
 int DefaultThreads();
 
 // CPUs with one of each core in front, in the order given; the other threads of those cores behind them.
