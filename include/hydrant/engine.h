@@ -20,7 +20,7 @@ struct EngineOptions {
   std::string draft;                // folder with heads; empty = plain decoding
   std::string tree;                 // preset name, JSON file, or literal list; empty = the default tree
   int32_t threads = 0;              // 0 = as many as this process may use and the model has work for
-  std::string cpu_target = "auto";  // auto | portable | avx2 | avx512 | amx | amx-twin
+  std::string cpu_target = "auto";  // auto | portable | avx2 | avx-vnni | avx512 | amx-quads | amx | amx-twin
   std::string kv_type = "auto";     // auto | f32 | bf16 | f16; auto: bf16 under packed weights, else f32
   int32_t prefill_chunk = 0;        // rows of one prompt forward; 0 = what is fastest with these weights
   bool load_tokenizer = true;       // false: ids in, ids out

@@ -18,7 +18,7 @@ void AddBenchFlags(FlagSet& flags, BenchOptions& options, const std::string& wha
       },
       "Threads; 0 = one for each core that this process may use (default 0)");
   flags.Text("--cpu-target", "NAME", &options.cpu_target,
-             "auto, portable, avx2, avx-vnni, avx512, amx or amx-twin (default auto)");
+             "auto, portable, avx2, avx-vnni, avx512, amx-quads, amx or amx-twin (default auto)");
   flags.Value(
       "--seconds", "X",
       [&options](const std::string& value) {

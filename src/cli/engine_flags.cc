@@ -71,8 +71,8 @@ void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
       },
       "Threads; 0 = one for each core that this process may use and the model has work for (default 0)");
   flags.Text("--cpu-target", "NAME", &options.cpu_target,
-             "auto, portable, avx2, avx-vnni, avx512, amx, or amx-twin: amx with its tiles in software, for tests "
-             "(default auto: the best of this machine, for small models avx512 where that is amx)");
+             "auto, portable, avx2, avx-vnni, avx512, amx-quads, amx, or amx-twin: amx with its tiles in software, for "
+             "tests (default auto: the best of this machine, for small models amx-quads where that is amx)");
   flags.Value(
       "--kv-type", "TYPE",
       [&options](const std::string& value) { options.kv_type = ParseChoice("--kv-type", value, kKvTypes); },

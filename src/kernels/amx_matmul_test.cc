@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/amx_matmul_test_util.h"
 #include "kernels/amx_tiles_software.h"
 #if defined(__x86_64__)
 #include "kernels/amx_trap_test_util.h"
@@ -26,13 +27,6 @@ namespace {
 #include "kernels/matmul_packed_amx_vectors_plain.h"
 #include "kernels/peak_amx_inl.h"
 
-using PackedMatmul = void (*)(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
-
-struct Form {
-  const char* name;
-  PackedMatmul matmul;
-};
-
 std::vector<Form> Forms() {
   std::vector<Form> forms = {{"plain", PackedMatmulAmxTwin}};
 #if defined(__x86_64__)
@@ -42,44 +36,9 @@ std::vector<Form> Forms() {
   return forms;
 }
 
-struct Options {
-  bool bias = false, add = false;
-  int64_t range_panels = 1 << 20;
-};
-
-std::vector<float> Product(const KernelTable& plan, PackedMatmul matmul, const TestPackedMatrix& weight,
-                           TestCodes& codes, const Options& options) {
-  const PackedMatrix& matrix = weight.matrix();
-  codes.PackFor(plan);
-  const int64_t stride = matrix.outputs + 3;
-  GuardedArray<float> out((codes.rows() - 1) * stride + matrix.outputs), bias(matrix.outputs);
-  for (int64_t i = 0; i < out.size(); ++i) out[i] = 0.25F * static_cast<float>(i % 977);
-  for (int64_t o = 0; o < bias.size(); ++o) bias[o] = 0.125F * static_cast<float>(o % 31) - 1.7F;
-  PackedMatmulArgs args = codes.Args(matrix);
-  args.bias = options.bias ? bias.data() : nullptr;
-  args.out = out.data();
-  args.out_stride = stride;
-  args.add = options.add;
-  for (int64_t p = 0; p < matrix.num_panels(); p += options.range_panels) {
-    matmul(args, p, std::min(p + options.range_panels, matrix.num_panels()));
-  }
-  return {out.data(), out.data() + out.size()};
-}
-
 void Check(PackedType type, int64_t code_rows, int64_t outputs, int64_t inputs, bool two_planes,
            const Options& options = {}, const std::vector<Form>& forms = Forms()) {
-  const TestPackedMatrix weight(type, outputs, inputs, 1, Values::kExtreme);
-  TestCodes codes(code_rows, inputs, two_planes, 2);
-  const std::vector<float> expected = Product(PortableKernels(), PackedMatmulPortable, weight, codes, options);
-  for (const Form& form : forms) {
-    const std::vector<float> out = Product(KernelsFor("amx-twin"), form.matmul, weight, codes, options);
-    for (size_t i = 0; i < out.size(); ++i) {
-      ASSERT_TRUE(SameBits(out[i], expected[i]))
-          << form.name << (type == PackedType::kW4 ? " w4" : " w8") << " code rows=" << code_rows << " O=" << outputs
-          << " I=" << inputs << (two_planes ? " two planes" : "") << ": value " << i << " is " << out[i]
-          << ", expected " << expected[i];
-    }
-  }
+  CheckForms(KernelsFor("amx-twin"), forms, type, code_rows, outputs, inputs, two_planes, options);
 }
 
 TEST(AmxMatmulTest, EveryNumberOfRowsGivesThePortableBits) {
@@ -141,35 +100,6 @@ TEST(AmxMatmulTest, SeveralBatchesOfPanelsGiveThePortableBits) {
     }
   }
 }
-
-// Tiles that count.
-struct Counts {
-  int64_t products = 0, loads = 0;
-};
-Counts counts_now;
-
-struct CountedTiles : SoftwareTiles {
-  template <int kTile, int kOffset = 0>
-  void Load(const void* from) {
-    ++counts_now.loads;
-    SoftwareTiles::Load<kTile, kOffset>(from);
-  }
-  template <int kTile>
-  void LoadOnce(const void* from) {
-    ++counts_now.loads;
-    SoftwareTiles::LoadOnce<kTile>(from);
-  }
-  template <int kTile>
-  void LoadLines(const void* from, int64_t stride) {
-    ++counts_now.loads;
-    SoftwareTiles::LoadLines<kTile>(from, stride);
-  }
-  template <int kSum, int kA, int kB>
-  void MultiplyU8S8() {
-    ++counts_now.products;
-    SoftwareTiles::MultiplyU8S8<kSum, kA, kB>();
-  }
-};
 
 // Of 5 panels of 600 inputs, in ranges of 4 and 1: four together, or two pairs, and a pair.
 constexpr int64_t kCountedOutputs = 70, kCountedInputs = 600, kCountedSteps = 5;

@@ -10,6 +10,7 @@
 //   LoadOnce<t>(from): as Load, for bytes from L2 that should not take a place in L1.
 //   LoadLines<t>(from, stride), StoreLines<t>(to, stride): lines that are `stride` bytes apart.
 //   MultiplyU8S8<c, a, b>(): c[m][n] += sum over k of a[m][k] * b[k / 4][n][k % 4], a unsigned, b signed; sums wrap.
+//   MultiplyS8U8<c, a, b>(): the same, a signed, b unsigned.
 //   MultiplyBf16<c, a, b>(): c[m][n] += (chain over k of a[m][2k] * b[k][n][0]) + (chain over k of a[m][2k + 1] *
 //     b[k][n][1]), f32, in this order: each chain fused, ascending, from 0; amx_bf16.h has the treatment of denormals.
 //     c[m][n] depends on line m of a only, whatever the number of lines.

@@ -4,9 +4,9 @@
 // tile names its 1024 bytes, the others all memory, and `volatile` keeps tile instructions in their order. Calls
 // clobber all tiles: no call between Configure and Release but to functions of the same file that are inlined.
 //
-// TDPBUSD computes 16 x 16 x 64 products (TDPBF16PS half as many) in 16 cycles, fewer when the first operand has fewer
-// lines, with a latency of about 52 according to Intel's manuals: hence at least four sums in turn. A tile load cannot
-// be served from the store buffer: whoever writes a tile's bytes does so at least one step earlier.
+// TDPBUSD and TDPBSUD compute 16 x 16 x 64 products (TDPBF16PS half as many) in 16 cycles, fewer when the first operand
+// has fewer lines, with a latency of about 52 according to Intel's manuals: hence at least four sums in turn. A tile
+// load cannot be served from the store buffer: whoever writes a tile's bytes does so at least one step earlier.
 #pragma once
 
 #include <cstdint>
@@ -63,6 +63,11 @@ class TileInstructions {
   template <int kSum, int kA, int kB>
   void MultiplyU8S8() {
     __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
+  }
+
+  template <int kSum, int kA, int kB>
+  void MultiplyS8U8() {
+    __asm__ volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
   }
 
   template <int kSum, int kA, int kB>

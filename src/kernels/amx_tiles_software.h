@@ -66,7 +66,13 @@ class SoftwareTiles {
   template <int kSum, int kA, int kB>
   void MultiplyU8S8() {
     RequireProduct<kSum, kA, kB>();
-    MultiplyTiles(tiles_[kA], tiles_[kB], tiles_[kSum]);
+    MultiplyTiles<false>(tiles_[kA], tiles_[kB], tiles_[kSum]);
+  }
+
+  template <int kSum, int kA, int kB>
+  void MultiplyS8U8() {
+    RequireProduct<kSum, kA, kB>();
+    MultiplyTiles<true>(tiles_[kA], tiles_[kB], tiles_[kSum]);
   }
 
   template <int kSum, int kA, int kB>
@@ -94,13 +100,15 @@ class SoftwareTiles {
             config_.row_bytes[kSum] == config_.row_bytes[kB] && config_.row_bytes[kA] == 4 * config_.rows[kB]);
   }
   static void Clear(Tile& tile) { __builtin_memset(tile.bytes, 0, sizeof(tile.bytes)); }
-  // Not inlined: one copy is enough.
+  static int32_t Factor(uint8_t byte, bool is_signed) { return is_signed ? (byte ^ 128) - 128 : byte; }
+  // One operand is signed, the other not. Not inlined: one copy is enough.
+  template <bool kSignedA>
   __attribute__((noinline)) static void MultiplyTiles(const Tile& a, const Tile& b, Tile& sum) {
     int16_t columns[4 * kTileRows][16];  // [k][n]: the order in which compilers multiply 16 columns at once
 #pragma GCC unroll 1
     for (int64_t k = 0; k < 4 * kTileRows; ++k) {
       for (int64_t n = 0; n < 16; ++n)
-        columns[k][n] = static_cast<int16_t>((b.bytes[k / 4][4 * n + k % 4] ^ 128) - 128);
+        columns[k][n] = static_cast<int16_t>(Factor(b.bytes[k / 4][4 * n + k % 4], !kSignedA));
     }
 #pragma GCC unroll 1
     for (int64_t m = 0; m < kTileRows; ++m) {
@@ -108,7 +116,7 @@ class SoftwareTiles {
       __builtin_memcpy(sums, sum.bytes[m], sizeof(sums));
 #pragma GCC unroll 1
       for (int64_t k = 0; k < 4 * kTileRows; k += 2) {
-        const int32_t a0 = a.bytes[m][k], a1 = a.bytes[m][k + 1];
+        const int32_t a0 = Factor(a.bytes[m][k], kSignedA), a1 = Factor(a.bytes[m][k + 1], kSignedA);
         for (int64_t n = 0; n < 16; ++n) {
           sums[n] += static_cast<uint32_t>(a0 * columns[k][n] + a1 * columns[k + 1][n]);
         }

@@ -50,35 +50,42 @@ TileConfig ConfigOf(uint8_t rows, uint16_t columns, uint8_t quads) {
   return config;
 }
 
+// signed_a: the first operand is signed and the second is not, else the other way round.
 template <typename Tiles>
-Bytes Multiply(const TileConfig& config, const Bytes& sums, const Bytes& a, const Bytes& b) {
+Bytes Multiply(const TileConfig& config, const Bytes& sums, const Bytes& a, const Bytes& b, bool signed_a) {
   Tiles tiles;
   Bytes out = Random(9);
   tiles.Configure(config);
   tiles.template Load<0>(sums.at);
   tiles.template Load<1>(a.at);
   tiles.template Load<2>(b.at);
-  tiles.template MultiplyU8S8<0, 1, 2>();
+  if (signed_a) {
+    tiles.template MultiplyS8U8<0, 1, 2>();
+  } else {
+    tiles.template MultiplyU8S8<0, 1, 2>();
+  }
   tiles.template Store<0>(out.at);
   tiles.Release();
   return out;
 }
 
+int32_t Factor(uint8_t byte, bool is_signed) { return is_signed ? (byte ^ 128) - 128 : byte; }
+
 template <typename Tiles>
-void ExpectDefinition(uint8_t rows, uint16_t columns, uint8_t quads) {
+void ExpectDefinition(uint8_t rows, uint16_t columns, uint8_t quads, bool signed_a) {
   const Bytes sums = Random(1), a = Random(2), b = Random(3), untouched = Random(9);
-  const Bytes out = Multiply<Tiles>(ConfigOf(rows, columns, quads), sums, a, b);
+  const Bytes out = Multiply<Tiles>(ConfigOf(rows, columns, quads), sums, a, b, signed_a);
   for (int64_t m = 0; m < kTileRows; ++m) {
     for (int64_t n = 0; n < 16; ++n) {
       auto sum = static_cast<uint32_t>(Word(sums, m, n));
       for (int64_t k = 0; k < 4 * quads; ++k) {
-        const int32_t left = a.at[m * kTileRowBytes + k];
-        const int32_t right = (b.at[k / 4 * kTileRowBytes + 4 * n + k % 4] ^ 128) - 128;  // signed
+        const int32_t left = Factor(a.at[m * kTileRowBytes + k], signed_a);
+        const int32_t right = Factor(b.at[k / 4 * kTileRowBytes + 4 * n + k % 4], !signed_a);
         sum += static_cast<uint32_t>(left * right);
       }
       const bool inside = m < rows && n < columns;
       ASSERT_EQ(Word(out, m, n), inside ? static_cast<int32_t>(sum) : Word(untouched, m, n))
-          << +rows << " x " << columns << " x " << 4 * quads << " at " << m << ", " << n;
+          << +rows << " x " << columns << " x " << 4 * quads << (signed_a ? " signed" : "") << " at " << m << ", " << n;
     }
   }
 }
@@ -188,8 +195,10 @@ void ExpectAll() {
   for (const int rows : {1, 7, 16}) {
     for (const int columns : {1, 5, 16}) {
       for (const int quads : {1, 3, 16}) {
-        ExpectDefinition<Tiles>(static_cast<uint8_t>(rows), static_cast<uint16_t>(columns),
-                                static_cast<uint8_t>(quads));
+        for (const bool signed_a : {false, true}) {
+          ExpectDefinition<Tiles>(static_cast<uint8_t>(rows), static_cast<uint16_t>(columns),
+                                  static_cast<uint8_t>(quads), signed_a);
+        }
       }
     }
   }

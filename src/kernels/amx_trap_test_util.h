@@ -150,8 +150,10 @@ class TileTrap {
       return true;
     }
     if (opcode == 0x4b && !instruction.registers) return Move(prefix, instruction.reg, memory, instruction.stride);
-    if (opcode == 0x5e && prefix == 1) return Multiply(instruction.reg, instruction.rm, instruction.vvvv);  // TDPBUSD
-    if (opcode == 0x5c && prefix == 2) {                                                                    // TDPBF16PS
+    if (opcode == 0x5e && (prefix == 1 || prefix == 2)) {  // TDPBUSD, TDPBSUD
+      return Multiply(instruction.reg, instruction.rm, instruction.vvvv, prefix == 2);
+    }
+    if (opcode == 0x5c && prefix == 2) {  // TDPBF16PS
       return MultiplyBf16(instruction.reg, instruction.rm, instruction.vvvv);
     }
     return false;
@@ -174,7 +176,9 @@ class TileTrap {
            config_.row_bytes[b] == config_.row_bytes[c];
   }
 
-  bool Multiply(int c, int a, int b) {
+  static int32_t Factor(uint8_t byte, bool is_signed) { return is_signed ? (byte ^ 128) - 128 : byte; }
+
+  bool Multiply(int c, int a, int b, bool signed_a) {
     if (!Fit(c, a, b)) return false;
     ++products_;
     for (int64_t m = 0; m < config_.rows[c]; ++m) {
@@ -183,8 +187,8 @@ class TileTrap {
         uint32_t sum;
         std::memcpy(&sum, place, 4);
         for (int64_t k = 0; k < config_.row_bytes[a]; ++k) {
-          const int32_t right = (tiles_[b][k / 4 * kTileRowBytes + 4 * n + k % 4] ^ 128) - 128;
-          sum += static_cast<uint32_t>(tiles_[a][m * kTileRowBytes + k] * right);
+          const int32_t left = Factor(tiles_[a][m * kTileRowBytes + k], signed_a);
+          sum += static_cast<uint32_t>(left * Factor(tiles_[b][k / 4 * kTileRowBytes + 4 * n + k % 4], !signed_a));
         }
         std::memcpy(place, &sum, 4);
       }

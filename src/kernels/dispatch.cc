@@ -12,7 +12,8 @@
 namespace hydrant::kernels {
 namespace {
 
-constexpr std::array<std::string_view, 7> kNames{"auto", "portable", "avx2", "avx-vnni", "avx512", "amx", "amx-twin"};
+constexpr std::array<std::string_view, 8> kNames{"auto",   "portable",  "avx2", "avx-vnni",
+                                                 "avx512", "amx-quads", "amx",  "amx-twin"};
 
 // The rest of a table is the target's entries, one by one.
 KernelTable WithRowwise(KernelTable table, const RowwiseEntries& rowwise) {
@@ -117,6 +118,15 @@ KernelTable MakeAmx() {
   table.pack_quads = PackQuadsAvx512;
   return table;
 }
+
+// avx512 but for quads times enough rows: for small models.
+KernelTable MakeAmxQuads() {
+  KernelTable table = MakeAvx512();
+  table.name = "amx-quads";
+  table.packed_matmul = PackedMatmulAmxQuads;
+  table.peak = MakeAmx().peak;
+  return table;
+}
 #endif
 
 // What "amx" does, with tiles in software: on a machine with AVX-512 everything else is the code that "amx" runs.
@@ -148,8 +158,10 @@ struct Target {
   const char* needs;
 };
 
+constexpr const char* kNeedsOfAmx = "avx512, AMX TILE, INT8 and BF16, and the operating system's leave to use tiles";
+
 // Slowest first: "auto" takes the last that the machine has, but never the twin.
-const std::array<Target, 6>& Targets() {
+const std::array<Target, 7>& Targets() {
   static const KernelTable twin = MakeAmxTwin();
 #if defined(__x86_64__)
   static const KernelTable avx2 = MakeAvx2();
@@ -160,20 +172,23 @@ const std::array<Target, 6>& Targets() {
   static const KernelTable* const avx512_table = &avx512;
   static const KernelTable amx = MakeAmx();
   static const KernelTable* const amx_table = &amx;
+  static const KernelTable amx_quads = MakeAmxQuads();
+  static const KernelTable* const amx_quads_table = &amx_quads;
 #else
   static const KernelTable* const avx2_table = nullptr;
   static const KernelTable* const avx_vnni_table = nullptr;
   static const KernelTable* const avx512_table = nullptr;
   static const KernelTable* const amx_table = nullptr;
+  static const KernelTable* const amx_quads_table = nullptr;
 #endif
-  static const std::array<Target, 6> targets{{
+  static const std::array<Target, 7> targets{{
       {"portable", &PortableKernels(), true, ""},
       {"amx-twin", &twin, true, ""},
       {"avx2", avx2_table, DetectCpuFeatures().avx2, "AVX2, FMA and F16C"},
       {"avx-vnni", avx_vnni_table, DetectCpuFeatures().avx_vnni, "avx2 and AVX-VNNI"},
       {"avx512", avx512_table, DetectCpuFeatures().avx512, "AVX-512 F, BW, VL, DQ, VNNI, VBMI and BF16"},
-      {"amx", amx_table, DetectCpuFeatures().amx,
-       "avx512, AMX TILE, INT8 and BF16, and the operating system's leave to use tiles"},
+      {"amx-quads", amx_quads_table, DetectCpuFeatures().amx, kNeedsOfAmx},
+      {"amx", amx_table, DetectCpuFeatures().amx, kNeedsOfAmx},
   }};
   return targets;
 }
@@ -217,7 +232,8 @@ const KernelTable& PortableKernels() {
 }
 
 const KernelTable& AttentionTwin(const KernelTable& table, DType kv_type) {
-  const bool tiles = std::string_view(table.name).starts_with("amx");
+  const std::string_view name = table.name;
+  const bool tiles = name == "amx" || name == "amx-twin";
   return tiles && kv_type == DType::kBF16 ? KernelsFor("amx-twin") : PortableKernels();
 }
 
@@ -231,7 +247,7 @@ const KernelTable& KernelsForModel(std::string_view cpu_target, int64_t hidden_s
   constexpr int64_t kFewInputs = 768;  // up to which avx512, too, treats matrices as small
   const KernelTable& table = KernelsFor(cpu_target);
   const bool chosen = cpu_target == "auto" && TargetOfEnvironment() == "auto";
-  return chosen && table.name == std::string_view("amx") && hidden_size <= kFewInputs ? KernelsFor("avx512") : table;
+  return chosen && table.name == std::string_view("amx") && hidden_size <= kFewInputs ? KernelsFor("amx-quads") : table;
 }
 
 std::vector<const KernelTable*> AvailableKernels() {

@@ -56,13 +56,13 @@ TEST_F(DispatchTest, PortableIsAlwaysThereAndAutoIsTheBest) {
   EXPECT_EQ(&KernelsFor("auto"), best);
   for (const KernelTable* table : tables) EXPECT_EQ(&KernelsFor(table->name), table);
   EXPECT_THAT(CpuTargetNames(),
-              testing::ElementsAre("auto", "portable", "avx2", "avx-vnni", "avx512", "amx", "amx-twin"));
+              testing::ElementsAre("auto", "portable", "avx2", "avx-vnni", "avx512", "amx-quads", "amx", "amx-twin"));
 }
 
-TEST_F(DispatchTest, AutoTakesNoTilesForSmallModels) {
+TEST_F(DispatchTest, AutoTakesTilesOfQuadsForSmallModels) {
   const KernelTable& best = KernelsFor("auto");
   const bool tiles = best.name == std::string("amx");
-  EXPECT_STREQ(KernelsForModel("auto", 256).name, tiles ? "avx512" : best.name);
+  EXPECT_STREQ(KernelsForModel("auto", 256).name, tiles ? "amx-quads" : best.name);
   EXPECT_EQ(&KernelsForModel("auto", 4096), &best);
   for (const KernelTable* table : AvailableKernels()) {
     EXPECT_EQ(&KernelsForModel(table->name, 256), table);
@@ -99,6 +99,7 @@ TEST_F(DispatchTest, TargetsThatTheMachineLacksAreRefusedAsSuch) {
   ExpectPresentOrRefused("avx2", DetectCpuFeatures().avx2);
   ExpectPresentOrRefused("avx-vnni", DetectCpuFeatures().avx_vnni);
   ExpectPresentOrRefused("avx512", DetectCpuFeatures().avx512);
+  ExpectPresentOrRefused("amx-quads", DetectCpuFeatures().amx);
   ExpectPresentOrRefused("amx", DetectCpuFeatures().amx);
 }
 

@@ -14,12 +14,17 @@ namespace {
 #include "kernels/matmul_packed_amx_sums_inl.h"
 
 #include "kernels/matmul_packed_amx_inl.h"
+#include "kernels/matmul_packed_amx_quads_inl.h"
 #include "kernels/matmul_packed_amx_vectors_plain.h"
 
 }  // namespace
 
 void PackedMatmulAmxTwin(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
   TilePackedMatmul<SoftwareTiles, PlainVectors>(args, panel_begin, panel_end);
+}
+
+void PackedMatmulAmxQuadsTwin(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
+  TileQuadMatmul<SoftwareTiles, PlainVectors>(args, panel_begin, panel_end);
 }
 
 // Blocks of 16 code rows, the columns of a tile.

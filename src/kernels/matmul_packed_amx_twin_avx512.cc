@@ -20,12 +20,17 @@ namespace {
 #include "kernels/packed_epilogue_avx512.h"
 #include "kernels/transpose_avx512.h"
 
+#include "kernels/matmul_packed_amx_quads_inl.h"
 #include "kernels/matmul_packed_amx_vectors_avx512.h"
 
 }  // namespace
 
 void PackedMatmulAmxTwinAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
   TilePackedMatmul<SoftwareTiles, Avx512Vectors>(args, panel_begin, panel_end);
+}
+
+void PackedMatmulAmxQuadsTwinAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
+  TileQuadMatmul<SoftwareTiles, Avx512Vectors>(args, panel_begin, panel_end);
 }
 
 }  // namespace hydrant::kernels

@@ -40,6 +40,11 @@ struct Avx512Vectors {
     }
   }
 
+  // sums: [code_rows][16 outputs]
+  static void FinishPanel(const PackedMatmulArgs& args, int64_t panel, const int32_t* sums) {
+    kernels::FinishPanel(args, panel, sums);
+  }
+
  private:
   // Fewer rows, or two planes of each. Not inlined, so that Finish does not keep registers for it.
   [[gnu::noinline]] static void FinishSome(const PackedMatmulArgs& args, int64_t panel, const RowBlock& block,

@@ -25,23 +25,39 @@ struct PlainVectors {
     for (int64_t o = 0; o < kPanelOutputs && panel * kPanelOutputs + o < args.outputs; ++o) {
       const int64_t output = panel * kPanelOutputs + o;
       for (int64_t r = 0; r < block.rows; r += planes) {
-        const int64_t row = (block.first + r) / planes;
-        const int32_t first = Sum(args, block, sums, o, r);
-        const float sum = planes == 1 ? static_cast<float>(first)
-                                      : static_cast<float>(256.0 * first + Sum(args, block, sums, o, r + 1));
-        const float scale = args.row_scales[output] * args.scales[row];
-        float value = sum * scale;
-        if (args.bias != nullptr) value = value + args.bias[output];
-        float& out = args.out[row * args.out_stride + output];
-        out = args.add ? out + value : value;
+        Store(args, output, block.first + r, sums + o * kTileRows + r, 1);
+      }
+    }
+  }
+
+  // sums: [code_rows][16 outputs]
+  static void FinishPanel(const PackedMatmulArgs& args, int64_t panel, const int32_t* sums) {
+    const int64_t planes = args.two_planes ? 2 : 1;
+    for (int64_t o = 0; o < kPanelOutputs && panel * kPanelOutputs + o < args.outputs; ++o) {
+      for (int64_t r = 0; r < args.code_rows; r += planes) {
+        Store(args, panel * kPanelOutputs + o, r, sums + r * kPanelOutputs + o, kPanelOutputs);
       }
     }
   }
 
  private:
+  // An output of the row whose first or only code row is `code_row`. Code rows' sums are `stride` apart.
+  static void Store(const PackedMatmulArgs& args, int64_t output, int64_t code_row, const int32_t* sums,
+                    int64_t stride) {
+    const int64_t row = args.two_planes ? code_row / 2 : code_row;
+    const int32_t first = WithoutExcess(args, sums[0], code_row);
+    const float sum = args.two_planes
+                          ? static_cast<float>(256.0 * first + WithoutExcess(args, sums[stride], code_row + 1))
+                          : static_cast<float>(first);
+    const float scale = args.row_scales[output] * args.scales[row];
+    float value = sum * scale;
+    if (args.bias != nullptr) value = value + args.bias[output];
+    float& out = args.out[row * args.out_stride + output];
+    out = args.add ? out + value : value;
+  }
+
   // Unsigned: the bias of 128 may carry a sum out of 32 bits, and its removal carries it back.
-  static int32_t Sum(const PackedMatmulArgs& args, const RowBlock& block, const int32_t* sums, int64_t o, int64_t r) {
-    const auto sum = static_cast<uint32_t>(sums[o * kTileRows + r]);
-    return static_cast<int32_t>(sum - static_cast<uint32_t>(args.excess[block.first + r]));
+  static int32_t WithoutExcess(const PackedMatmulArgs& args, int32_t sum, int64_t code_row) {
+    return static_cast<int32_t>(static_cast<uint32_t>(sum) - static_cast<uint32_t>(args.excess[code_row]));
   }
 };

@@ -62,12 +62,21 @@ constexpr int64_t kFinishAhead = 12;  // rows whose outputs come to L1 while oth
 // sums: as SumOf takes them.
 inline void FinishPanel(const PackedMatmulArgs& args, int64_t panel, const int32_t* sums) {
   const PanelOutputs outputs(args, panel);
-  const int64_t planes = args.two_planes ? 2 : 1, rows = args.code_rows / planes;
-  for (int64_t r = 0; r < rows; ++r) {
-    if (r + kFinishAhead < rows) {
-      _mm_prefetch(reinterpret_cast<const char*>(outputs.of_row(r + kFinishAhead)), _MM_HINT_T0);
+  const int32_t* excess = args.excess;
+  const auto sum = [&](int64_t code_row) __attribute__((always_inline)) {
+    return WithoutExcess(_mm512_load_si512(sums + code_row * kPanelOutputs), excess[code_row]);
+  };
+  const auto finish = [&](int64_t rows, const auto& total) __attribute__((always_inline)) {
+    for (int64_t r = 0; r < rows; ++r) {
+      if (r + kFinishAhead < rows) {
+        _mm_prefetch(reinterpret_cast<const char*>(outputs.of_row(r + kFinishAhead)), _MM_HINT_T0);
+      }
+      outputs.Finish(r, total(r));
     }
-    const auto sum = [&](int64_t code_row) { return SumOf(args, sums, code_row); };
-    outputs.Finish(r, args.two_planes ? AddPlanes(sum(2 * r), sum(2 * r + 1)) : _mm512_cvtepi32_ps(sum(r)));
+  };
+  if (args.two_planes) {
+    finish(args.code_rows / 2, [&](int64_t r) { return AddPlanes(sum(2 * r), sum(2 * r + 1)); });
+  } else {
+    finish(args.code_rows, [&](int64_t r) { return _mm512_cvtepi32_ps(sum(r)); });
   }
 }

@@ -27,9 +27,14 @@ void PackedMatmulAvxVnni(const PackedMatmulArgs& args, int64_t panel_begin, int6
 void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulInTurnsAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAmx(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+// Quads by tiles where rows are enough, else as PackedMatmulInTurnsAvx512.
+void PackedMatmulAmxQuads(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 // The AMX kernel over tiles in software: all in plain C++, or with its vector code in AVX-512.
 void PackedMatmulAmxTwin(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 void PackedMatmulAmxTwinAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+// Likewise of quads, for any number of rows.
+void PackedMatmulAmxQuadsTwin(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
+void PackedMatmulAmxQuadsTwinAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 
 void QuantizeRowPortable(const QuantizeArgs& args);
 void QuantizeRowAvx2(const QuantizeArgs& args);
