@@ -76,9 +76,8 @@ void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
   flags.Value(
       "--kv-type", "TYPE",
       [&options](const std::string& value) { options.kv_type = ParseChoice("--kv-type", value, kKvTypes); },
-      "Keys and values are kept as f32, bf16 or f16; with bf16 amx may write another text than other targets, with f32 "
-      "and "
-      "f16 all write the same (default auto: bf16 under packed weights, else f32)");
+      "Keys and values are kept as f32, bf16 or f16; with bf16 amx and amx-quads may write another text than other "
+      "targets, with f32 and f16 all write the same (default auto: bf16 under packed weights, else f32)");
   flags.Value(
       "--prefill-chunk", "N",
       [&options](const std::string& value) {

@@ -161,6 +161,123 @@ TEST(AmxAttentionTest, TheTrappedInstructionsGiveTheBitsOfTheSoftware) {
   }
 }
 
+// One row's bits by vectors against those of tiles in software. Returns the number of products by tiles where they can
+// be counted, else -1.
+int64_t ExpectOneColumn(const TestCache& cache, const Matrix& q, int32_t position, int32_t window,
+                        const std::string& what) {
+  const RowKv row = PromptRow(cache, position);
+  const Matrix expected = Attend(Twin(), cache, q, {&row, 1}, window);
+  if (DetectCpuFeatures().amx) {
+    ExpectSameBits(Attend(AttentionAmxQuads, cache, q, {&row, 1}, window), expected, what);
+    return -1;
+  }
+  const TileTrap trap;
+  ExpectSameBits(Attend(AttentionAmxQuads, cache, q, {&row, 1}, window), expected, what);
+  return trap.products();
+}
+
+// Keys and values of `cache` again, which have changed.
+void StoreAgain(TestCache& cache) {
+  std::vector<RowKv> rows;
+  for (int32_t p = 0; p < cache.k.rows(); ++p) rows.push_back(PromptRow(cache, p));
+  Queue queue{&OneThread(), &KernelsFor("amx-twin")};
+  StoreKv(queue, cache.k, cache.v, rows, cache.kv);
+}
+
+// Blocks whole and in part from either end, pairs torn apart; what lies before the window and behind the row is NaN.
+TEST(AmxAttentionTest, OneColumnGivesTheBitsOfTilesByVectors) {
+  if (!DetectCpuFeatures().avx512) GTEST_SKIP() << "this machine has no AVX-512";
+  for (const int64_t head_dim : {32, 64, 96, 128, 160}) {
+    const Shape shape{DType::kBF16, 1, 1, head_dim};
+    for (const int32_t position : {0, 1, 30, 31, 32, 33, 64, 95, 130, 200}) {
+      for (const int32_t window : {0, 1, 2, 37, 64}) {
+        TestCache cache(shape, position + 1, 50);
+        if (window > 0 && position >= window) {
+          for (Matrix* matrix : {&cache.k, &cache.v}) {
+            std::ranges::fill(matrix->row_span(position - window), std::numeric_limits<float>::quiet_NaN());
+          }
+          StoreAgain(cache);
+        }
+        for (const float q_scale : {1.0F, 60.0F}) {
+          const std::string what = shape.Name() + " position " + std::to_string(position) + " window " +
+                                   std::to_string(window) + " scale " + std::to_string(q_scale);
+          const int64_t products =
+              ExpectOneColumn(cache, RandomMatrix(1, head_dim, 51, q_scale), position, window, what);
+          EXPECT_LE(products, 0) << what;
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// What tiles flush: keys, values and queries from 2^-149 to some numbers that are not denormal but whose products and
+// sums are, exact or not. And NaN and infinity, seen by the row or not.
+TEST(AmxAttentionTest, OneColumnOfDenormalsAndInfinitiesGivesTheBitsOfTiles) {
+  if (!DetectCpuFeatures().avx512) GTEST_SKIP() << "this machine has no AVX-512";
+  constexpr int64_t kHeadDim = 64;
+  constexpr int32_t kPosition = 70;
+  const Shape shape{DType::kBF16, 1, 1, kHeadDim};
+  std::mt19937 random(52);
+  for (int round = 0; round < 60; ++round) {
+    TestCache cache(shape, kPosition + 1, 53);
+    Matrix q = RandomMatrix(1, kHeadDim, 54);
+    const auto scale_by = [&](Matrix& matrix, int lowest, int highest) {
+      for (int64_t r = 0; r < matrix.rows(); ++r) {
+        for (float& x : matrix.row_span(r)) {
+          const int power = lowest + static_cast<int>(random() % static_cast<uint32_t>(highest - lowest + 1));
+          x = std::ldexp(random() % 4 == 0 ? 1.0F : x, power);
+        }
+      }
+    };
+    if (round % 3 == 0) scale_by(cache.k, -140, -60);
+    if (round % 3 == 0) scale_by(q, -75, -60);
+    if (round % 3 != 0) scale_by(cache.v, round % 3 == 1 ? -149 : -128, -120);
+    if (round % 10 == 9) cache.v.row(round)[3] = std::numeric_limits<float>::infinity();
+    if (round % 10 == 8) cache.k.row(round)[5] = std::numeric_limits<float>::quiet_NaN();
+    StoreAgain(cache);
+    for (const int32_t window : {0, 12, 37}) {
+      ExpectOneColumn(cache, q, kPosition, window,
+                      "round " + std::to_string(round) + " window " + std::to_string(window));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// A score's last bit shows in a weight, which has eight, once in some thousand.
+TEST(AmxAttentionTest, OneColumnAddsInTheOrderOfTiles) {
+  if (!DetectCpuFeatures().avx512) GTEST_SKIP() << "this machine has no AVX-512";
+  const TestCache cache({DType::kBF16, 1, 1, 128}, 201, 56);
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    ExpectOneColumn(cache, RandomMatrix(1, 128, seed, 15.0F), 200, 0, "seed " + std::to_string(seed));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// 2^-130, and 2^-126 less what weights of e^-17 take off: denormal to 24 bits, which tiles flush, 2^-126 to a
+// denormal's fewer bits.
+TEST(AmxAttentionTest, OneColumnKnowsDenormalsThatAreExactOrRoundedUp) {
+  if (!DetectCpuFeatures().avx512) GTEST_SKIP() << "this machine has no AVX-512";
+  constexpr int64_t kHeadDim = 32;
+  TestCache cache({DType::kBF16, 1, 1, kHeadDim}, 4, 55);
+  const float scores[] = {0, -400, -96, -400}, values[] = {0x1p-126F, 0, -0x1p-126F, 0};
+  for (int64_t p = 0; p < 4; ++p) {
+    std::ranges::fill(cache.k.row_span(p), 0.0F);
+    cache.k.row(p)[0] = scores[p];
+    std::ranges::fill(cache.v.row_span(p), values[p]);
+  }
+  StoreAgain(cache);
+  Matrix q(1, kHeadDim);
+  std::ranges::fill(q.row_span(0), 0.0F);
+  q.row(0)[0] = 1;
+  const RowKv row = PromptRow(cache, 3);
+  EXPECT_EQ(Attend(Twin(), cache, q, {&row, 1}, 0).row(0)[0], 0.0F);
+  ExpectOneColumn(cache, q, 3, 0, "rounded up");
+  std::ranges::fill(cache.v.row_span(0), 0x1p-130F);  // times 1, exactly
+  StoreAgain(cache);
+  ExpectOneColumn(cache, q, 0, 0, "exact");
+}
+
 // 64 columns of 128 dimensions over two whole blocks: what docs/benchmarks reckons with.
 TEST(AmxAttentionTest, ProductsAreAsMany) {
   if (DetectCpuFeatures().amx || !DetectCpuFeatures().avx512) GTEST_SKIP() << "nothing to trap";

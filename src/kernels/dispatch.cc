@@ -119,11 +119,12 @@ KernelTable MakeAmx() {
   return table;
 }
 
-// avx512 but for quads times enough rows: for small models.
+// avx512 but for quads times enough rows and for attention: for small models.
 KernelTable MakeAmxQuads() {
   KernelTable table = MakeAvx512();
   table.name = "amx-quads";
   table.packed_matmul = PackedMatmulAmxQuads;
+  table.attention = AttentionAmxQuads;
   table.peak = MakeAmx().peak;
   return table;
 }
@@ -232,8 +233,7 @@ const KernelTable& PortableKernels() {
 }
 
 const KernelTable& AttentionTwin(const KernelTable& table, DType kv_type) {
-  const std::string_view name = table.name;
-  const bool tiles = name == "amx" || name == "amx-twin";
+  const bool tiles = std::string_view(table.name).starts_with("amx");
   return tiles && kv_type == DType::kBF16 ? KernelsFor("amx-twin") : PortableKernels();
 }
 

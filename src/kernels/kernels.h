@@ -77,8 +77,8 @@ const KernelTable& KernelsFor(std::string_view cpu_target);
 
 // The same for a model of this hidden size, [1, ..]: "auto" is amx-quads where it would be amx and the model is small.
 // (Tiles of lines finish 16 outputs x 16 rows at a time, which costs more than the products of few inputs. Intel with
-// AMX, two cores, w8a8, 1, 4, 16, 64 rows: hidden size 256, amx-quads .31 .36 .62 1.94 ms, avx512 .31 .36 .76 2.94, amx
-// .36 .47 .78 2.0; hidden size 2048, amx-quads 42 41 60 98, avx512 41 41 69 145, amx 39 41 43 57.)
+// AMX, two cores, w8a8, 1, 4, 16, 64 rows: hidden size 256, amx-quads .32 .40 .60 1.77 ms, avx512 .32 .39 .84 3.09, amx
+// .36 .47 .76 1.97; hidden size 2048, amx-quads 42 41 60 98, avx512 41 41 69 145, amx 39 41 43 57.)
 const KernelTable& KernelsForModel(std::string_view cpu_target, int64_t hidden_size);
 
 // Every table that this machine can run, portable first: for tests.

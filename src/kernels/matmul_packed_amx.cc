@@ -21,9 +21,9 @@ namespace {
 #include "kernels/matmul_packed_amx_quads_inl.h"
 #include "kernels/matmul_packed_amx_vectors_avx512.h"
 
-// Fewer rows of the embedded model are faster by vectors, which read weights sooner. (w8a8, two cores, times avx512's
-// time with 3 4 5 6 7 8 10 12 rows: 1.08 1.09 1.06 1.03 .96 .97 .94 .83; 16 32 64 rows .80 .69 .66.)
-constexpr int64_t kFewestTileRows = 7;
+// Fewer rows of the embedded model are faster by vectors, which read weights sooner. (w8a8, two cores, 3 4 5 6 rows, a
+// pass by tiles over one by vectors: 1.03 1.03 .98 .97.)
+constexpr int64_t kFewestTileRows = 5;
 
 }  // namespace
 

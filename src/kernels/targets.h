@@ -56,6 +56,7 @@ void AttentionAvx512(const AttentionArgs& args);
 void AttentionFusedAvx512(const AttentionArgs& args);  // the same without vdpbf16ps, where that is slow
 // bf16 by tiles, the other types as AVX-512 or portable does; and the same over tiles in software.
 void AttentionAmx(const AttentionArgs& args);
+void AttentionAmxQuads(const AttentionArgs& args);  // the same bits, one column by vectors
 void AttentionAmxTwin(const AttentionArgs& args);
 void AttentionAmxTwinAvx512(const AttentionArgs& args);
 
