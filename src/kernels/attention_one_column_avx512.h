@@ -114,7 +114,7 @@ class OneColumnAttention {
     };
     // Half of a first and of a last pair may be out of range.
     int64_t pair = range.begin / 2;
-    if (range.begin % 2 != 0) each(pair++, false, range.end > range.begin);
+    if (range.begin % 2 != 0) each(pair++, false, true);
     for (; pair < range.end / 2; ++pair) each(pair, true, true);
     if (range.end % 2 != 0 && pair == range.end / 2) each(pair, true, false);
 #pragma GCC unroll 4

@@ -82,7 +82,7 @@ void FinishPanels(const PackedMatmulArgs& call, int64_t panel_begin, int64_t pan
       alignas(64) int32_t raw[kRows * kPanelOutputs];
       SumOctets<kRows, kFetch>(args, panel, 0, args.steps, block.codes, next, raw);
 #pragma GCC unroll 10
-      for (int r = 0; r < kRows; ++r) sums[r] = SumOf(args, raw, r);
+      for (int r = 0; r < kRows; ++r) sums[r] = SumOf(args.excess, raw, r);
     } else {
 #pragma GCC unroll 10
       for (int r = 0; r < kRows; ++r) sums[r] = _mm512_set1_epi32(-args.excess[r]);

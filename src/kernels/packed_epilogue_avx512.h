@@ -52,9 +52,9 @@ class PanelOutputs {
 // Sums of a code row are too large by its `excess`, because weights went in with their bias of 128.
 inline __m512i WithoutExcess(__m512i sums, int32_t excess) { return _mm512_sub_epi32(sums, _mm512_set1_epi32(excess)); }
 
-// sums: [code_rows][16].
-inline __m512i SumOf(const PackedMatmulArgs& args, const int32_t* sums, int64_t code_row) {
-  return WithoutExcess(_mm512_load_si512(sums + code_row * kPanelOutputs), args.excess[code_row]);
+// sums: [code_rows][16]; excess: the call's.
+inline __m512i SumOf(const int32_t* excess, const int32_t* sums, int64_t code_row) {
+  return WithoutExcess(_mm512_load_si512(sums + code_row * kPanelOutputs), excess[code_row]);
 }
 
 constexpr int64_t kFinishAhead = 12;  // rows whose outputs come to L1 while others are finished
@@ -63,9 +63,6 @@ constexpr int64_t kFinishAhead = 12;  // rows whose outputs come to L1 while oth
 inline void FinishPanel(const PackedMatmulArgs& args, int64_t panel, const int32_t* sums) {
   const PanelOutputs outputs(args, panel);
   const int32_t* excess = args.excess;
-  const auto sum = [&](int64_t code_row) __attribute__((always_inline)) {
-    return WithoutExcess(_mm512_load_si512(sums + code_row * kPanelOutputs), excess[code_row]);
-  };
   const auto finish = [&](int64_t rows, const auto& total) __attribute__((always_inline)) {
     for (int64_t r = 0; r < rows; ++r) {
       if (r + kFinishAhead < rows) {
@@ -75,8 +72,9 @@ inline void FinishPanel(const PackedMatmulArgs& args, int64_t panel, const int32
     }
   };
   if (args.two_planes) {
-    finish(args.code_rows / 2, [&](int64_t r) { return AddPlanes(sum(2 * r), sum(2 * r + 1)); });
+    finish(args.code_rows / 2,
+           [&](int64_t r) { return AddPlanes(SumOf(excess, sums, 2 * r), SumOf(excess, sums, 2 * r + 1)); });
   } else {
-    finish(args.code_rows, [&](int64_t r) { return _mm512_cvtepi32_ps(sum(r)); });
+    finish(args.code_rows, [&](int64_t r) { return _mm512_cvtepi32_ps(SumOf(excess, sums, r)); });
   }
 }
