@@ -22,13 +22,19 @@ constexpr int64_t kPartSteps = 16;  // that all rows multiply before the next
 constexpr int64_t kTurnRows = 32;   // at most
 constexpr int64_t kTurnPanels = 4;
 constexpr int64_t kTurnLines = 32;  // of a panel in its turn; with those of the next turn half of L1
-constexpr int64_t kFewSteps = 6;    // of matrices that lie in a cache: no turns
+constexpr int64_t kFewSteps = 6;    // of matrices that lie in a cache: no turns, less to fetch
 constexpr int64_t kChunkBytes = kPanelOutputs * kLineBytes;  // of 64 inputs of a panel, in bytes
 
 // To the first level, how far ahead in the same outputs. (AMD Zen 3, two threads from memory, to the version before
 // this one, medians of five runs in turn: w4, one and two rows, two steps 1.04 .92, eight .94 .91, twelve 1.04 .95; w8,
 // none and four steps, one row 1.10 .87, two 1.05 .89.)
 constexpr int64_t kNibblesAhead = 4 * kTwoStepsBytesW4, kBytesAhead = 8 * kChunkBytes;
+
+// And twice as far to the second level, once more: a line of the next panel that was fetched there a panel ago may have
+// been late or lost. (AMD Zen 4, two threads from memory, five runs in turn, 1 and 2 rows: 7B w4a8 .88 .97, 1B w8a8
+// .82 .78, 4 rows .97 .91. Half of that distance or three quarters: as good; more of such chances: no better.)
+template <bool kW4>
+constexpr int64_t kLater = 2 * (kW4 ? kNibblesAhead : kBytesAhead);
 
 // Inlined whatever else: GCC 12 drops calls of functions that only prefetch.
 [[gnu::always_inline]] inline void Fetch(const uint8_t* line) {
@@ -108,6 +114,7 @@ struct Part {
   const int8_t* codes = nullptr;        // [chunks][rows][kCodeBytes]
   int64_t chunks = 0;                   // of 64 inputs, even
   const uint8_t* ahead = nullptr;       // lines of the next panel to fetch; in turns, of the first panel's next turn
+  int64_t later = 0;                    // how far ahead lines are fetched once more; 0: they lie in a cache
   int32_t* sums = nullptr;              // [rows][16]
   bool add = false;                     // to `sums`, or in turns to `lanes`
   // In turns only: which panel this is, bytes from one to the next, sums so far, and whether they are complete then.
@@ -117,8 +124,8 @@ struct Part {
 };
 
 // What is fetched beside products: nothing, the next panel's lines where these were expanded from half as many, its
-// lines, or besides, to the first level, this panel's of four steps later. In turns: nothing, half as many lines as
-// products take, or as many.
+// lines, or besides this panel's of some steps later. In turns: nothing, half as many lines as products take, or as
+// many.
 enum class Ahead : uint8_t { kNothing, kNibbles, kBytes, kBytesToL1, kNothingInTurns, kNibblesInTurns, kInTurns };
 constexpr bool IsInTurns(Ahead fetch) { return fetch >= Ahead::kNothingInTurns; }
 
@@ -197,6 +204,7 @@ template <int kRows, int kOutputs, Ahead kFetch>
     for (int64_t i = 0; i < kTurnWidth<kFetch, kOutputs>; ++i) FetchToL1(ahead + i * part.between);
     for (int64_t i = 0; kFetch == Ahead::kBytesToL1 && i < kOutputs; ++i) {
       FetchToL1(weights + kBytesAhead + i * kLineBytes);
+      Fetch(weights + part.later + i * kLineBytes);
     }
 #pragma GCC unroll 2
     for (int64_t half = 0; half < 64; half += 32) {
@@ -221,6 +229,7 @@ template <int kOutputs, Ahead kFetch>
     } else {
       Fetch(ahead + i * kLineBytes);
       FetchToL1(lines + kNibblesAhead + i * kLineBytes);
+      Fetch(lines + part.later + i * kLineBytes);
     }
   }
   if (kFetch != Ahead::kInTurns) FetchToL1(tables + kNibblesAhead);
@@ -331,6 +340,7 @@ void MultiplyPanel(const PackedMatmulArgs& args, const uint8_t* panel, const uin
               .dictionary = args.dictionary,
               .chunks = 2 * steps,
               .ahead = next + step * kPanelOutputs * (kW4 ? 1 : 2) * kLineBytes,
+              .later = args.steps > kFewSteps ? kLater<kW4> : 0,
               .add = step > 0};
     for (int64_t b = 0; b < args.num_blocks; ++b) {
       const RowBlock& block = args.blocks[b];
