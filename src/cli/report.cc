@@ -224,6 +224,7 @@ std::string ComparisonText(const EngineInfo& info, const Comparison& comparison,
   std::string text = fmt::format("{:32} {:>11} {:>12} {:>10} {:>12} {:>9}\n", "", "nodes/step", "tokens/step",
                                  "tokens/s", "forward, ms", "draft, ms");
   for (const TreeSpeed& tried : comparison.tried) text += row("trying " + nodes(tried), tried.figures);
+  for (const TreeSpeed& tried : comparison.tried_again) text += row("again " + nodes(tried), tried.figures);
   const std::string heads = "with " + info.drafter;
   text += row(!has_heads ? "with lookup" : tree.lookup > 0 ? heads + " and lookup" : heads, drafted);
   if (comparison.heads_alone) text += row(heads + " alone", comparison.heads_alone->figures);

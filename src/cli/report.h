@@ -52,7 +52,8 @@ struct TreeSpeed {
 };
 // One prompt decoded with heads and plainly in turn, the same text.
 struct Comparison {
-  std::vector<TreeSpeed> tried;  // what the tree was chosen from, in runs of their own; empty: there was no choice
+  std::vector<TreeSpeed> tried;        // what the tree was chosen from, in runs of their own; empty: no choice
+  std::vector<TreeSpeed> tried_again;  // the fastest of many, in runs of their own again
   TreeSpeed drafted;
   double speedup = 0;  // tokens per second over those of plain decoding, in the same round; median over the rounds
   // Where `drafted` looks up and ways without were tried too: the fastest of those, in the same rounds.

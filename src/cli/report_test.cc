@@ -102,6 +102,7 @@ TEST(ReportTest, StatsHaveMeanDepthsAndPhases) {
 
 TEST(ReportTest, ComparisonHasBothSpeedsAndTheirRatio) {
   const Comparison comparison{.tried = {},
+                              .tried_again = {},
                               .drafted = {.name = "custom",
                                           .choices = "[[0]]",
                                           .nodes = 1,
@@ -124,6 +125,7 @@ TEST(ReportTest, ComparisonHasBothSpeedsAndTheirRatio) {
 TEST(ReportTest, ComparisonOfATreeChosenBeforehandIsByItsLaterRuns) {
   const Comparison comparison{.tried = {{"a", "[[0]]", 1, 0, 0, {1.5, 150, 1, 10, 1}},
                                         {"b", "[[0],[0,0]]", 2, 0.125F, 0, {2, 180, 2, 11, 1.75}}},
+                              .tried_again = {},
                               .drafted = {"b", "[[0],[0,0]]", 2, 0.125F, 0, {2, 170, 2, 12, 1.75}},
                               .speedup = 1.7,
                               .heads_alone = {},
@@ -140,6 +142,7 @@ TEST(ReportTest, ComparisonOfATreeChosenBeforehandIsByItsLaterRuns) {
 
 TEST(ReportTest, ComparisonWithLookupHasHeadsAloneBesideIt) {
   const Comparison comparison{.tried = {},
+                              .tried_again = {},
                               .drafted = {"b", "[[0]]", 1, 0, 8, {4, 200, 0.5, 10, 3}},
                               .speedup = 2,
                               .heads_alone = TreeSpeed{"a", "[[0],[0,0]]", 2, 0.5F, 0, {2, 130, 2, 12, 1.5}},

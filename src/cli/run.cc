@@ -3,15 +3,14 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <chrono>
-#include <functional>
 #include <optional>
-#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/mapped_file.h"
 #include "cli/chat_loop.h"
+#include "cli/compare.h"
 #include "cli/default_model.h"
 #include "cli/engine_flags.h"
 #include "cli/errors.h"
@@ -26,10 +25,6 @@
 
 namespace hydrant::cli {
 namespace {
-
-// Of a comparison: short generations need many, because neighbours of the machine come and go within a second.
-constexpr int32_t kLeastRounds = 3;
-constexpr double kLeastSeconds = 2, kSecondsPerWay = 0.3;
 
 void ChooseModel(RunOptions& options) {
   if (!options.engine.model.empty()) {
@@ -59,162 +54,6 @@ std::vector<int32_t> PromptIds(const Engine& engine, const RunOptions& options, 
   return ConversationIds(engine, FirstMessages(options, text), resolved_template);
 }
 
-// Nothing is printed: a callback only so that Ctrl-C works.
-GenerationResult GenerateSilently(Engine& engine, const GenerationRequest& request) {
-  return engine.Generate(request, [](const Emission&) { return !Interrupted(); });
-}
-
-// One run of each way of decoding a prompt.
-using Way = std::function<GenerationResult()>;
-using Round = std::vector<GenerationResult>;
-
-// Each way in turn: a round untimed, then at least kLeastRounds, until the time is over. Nothing when interrupted.
-std::vector<Round> InTurn(std::span<const Way> ways, const std::string& title) {
-  std::vector<Round> rounds;
-  std::vector<int32_t> expected;
-  Progress progress(title);
-  const auto start = std::chrono::steady_clock::now();
-  const double planned = std::max(kLeastSeconds, kSecondsPerWay * static_cast<double>(ways.size()));
-  double share = 0;  // done
-  for (int32_t count = 0; share < 1; ++count) {
-    Round round;
-    for (const Way& way : ways) {
-      round.push_back(way());
-      if (Interrupted()) return {};
-      const std::vector<int32_t>& tokens = round.back().token_ids;
-      if (expected.empty()) expected = tokens;
-      if (tokens == expected) continue;
-      const auto [a, b] = std::ranges::mismatch(tokens, expected);
-      throw InternalError(fmt::format("two ways of decoding the same prompt differ at token {}", a - tokens.begin()),
-                          "this is a bug in hydrant; please report it with the command that led here");
-    }
-    if (count > 0) rounds.push_back(std::move(round));
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    share = std::min((count + 1.0) / (kLeastRounds + 1), seconds.count() / planned);
-    progress.Update(std::min(share, 1.0));
-  }
-  return rounds;
-}
-
-// A way of drafting, and how to decode that way.
-struct Drafting {
-  std::string tree;  // as --tree takes it; empty: the default
-  float p_min = 0;
-  int32_t lookup = 0;
-
-  void Use(Engine& engine, GenerationRequest& request) const {
-    if (engine.info().num_heads > 0) engine.UseTree(tree);
-    request.draft_p_min = p_min;
-    request.lookup.max_tokens = lookup;
-  }
-  // Both stay where they are for as long as the way is used, and this too.
-  Way Decode(Engine& engine, GenerationRequest& request) const {
-    return [this, &engine, &request] {
-      Use(engine, request);
-      return GenerateSilently(engine, request);
-    };
-  }
-};
-
-// Of the way in use.
-TreeSpeed SpeedOf(const Engine& engine, const GenerationRequest& request, std::span<const Round> rounds, size_t way) {
-  std::vector<GenerationResult> runs;
-  for (const Round& round : rounds) runs.push_back(round[way]);
-  const EngineInfo& info = engine.info();
-  return {.name = info.tree_name,
-          .choices = info.tree_json,
-          .nodes = info.tree_nodes,
-          .p_min = request.draft_p_min,
-          .lookup = request.lookup.max_tokens,
-          .figures = MedianFigures(runs)};
-}
-
-// Of each way: its speed over the mean of its round, the median. Rounds differ more than ways do.
-std::vector<double> RelativeSpeeds(std::span<const Round> rounds) {
-  std::vector<std::vector<double>> speeds(rounds.front().size());  // [ways] of [rounds]
-  for (const Round& round : rounds) {
-    double sum = 0;
-    for (const GenerationResult& run : round) sum += TokensPerSecond(run);
-    for (size_t way = 0; way < round.size(); ++way) speeds[way].push_back(TokensPerSecond(round[way]) / sum);
-  }
-  std::vector<double> medians;
-  for (std::vector<double>& speed : speeds) medians.push_back(Median(std::move(speed)));
-  return medians;
-}
-
-// Every tree with every smallest probability and every longest lookup.
-std::vector<Drafting> DraftingsOf(const RunOptions& options) {
-  const std::vector<std::string> trees = options.trees.empty() ? std::vector<std::string>{""} : options.trees;
-  const std::vector<float> p_mins = options.draft_p_mins.empty() ? std::vector<float>{0} : options.draft_p_mins;
-  const std::vector<int32_t> lookups = options.lookups.empty() ? std::vector<int32_t>{0} : options.lookups;
-  std::vector<Drafting> draftings;
-  for (const std::string& tree : trees) {
-    for (const float p_min : p_mins) {
-      for (const int32_t lookup : lookups) draftings.push_back({tree, p_min, lookup});
-    }
-  }
-  return draftings;
-}
-
-// The way of drafting to use, and what it was chosen from.
-struct Choice {
-  std::vector<TreeSpeed> tried;  // empty where there was no choice, or it was interrupted
-  Drafting fastest;
-  std::optional<Drafting> heads_alone;  // the fastest without lookup, where `fastest` has heads and looks up
-};
-
-// Leaves the fastest in use.
-Choice ChooseDrafting(Engine& engine, const RunOptions& options, GenerationRequest& request) {
-  const std::vector<Drafting> draftings = DraftingsOf(options);
-  Choice choice{.tried = {}, .fastest = draftings.front(), .heads_alone = {}};
-  if (draftings.size() == 1) return choice;
-  std::vector<Way> ways;
-  for (const Drafting& drafting : draftings) ways.push_back(drafting.Decode(engine, request));
-  const std::vector<Round> rounds = InTurn(ways, "trying trees");
-  if (rounds.empty()) return choice;
-  const std::vector<double> speeds = RelativeSpeeds(rounds);
-  size_t best = 0, alone = draftings.size();
-  for (size_t way = 0; way < draftings.size(); ++way) {
-    draftings[way].Use(engine, request);
-    choice.tried.push_back(SpeedOf(engine, request, rounds, way));
-    if (speeds[way] > speeds[best]) best = way;
-    if (draftings[way].lookup == 0 && (alone == draftings.size() || speeds[way] > speeds[alone])) alone = way;
-  }
-  choice.fastest = draftings[best];
-  if (engine.info().num_heads > 0 && alone < draftings.size() && alone != best) choice.heads_alone = draftings[alone];
-  choice.fastest.Use(engine, request);
-  return choice;
-}
-
-// The way in use beside plain decoding, in runs of their own: those that it was chosen by favour it. Beside a lookup
-// also the best way without.
-std::optional<Comparison> CompareWithPlain(Engine& engine, GenerationRequest request, Choice choice) {
-  GenerationRequest plain = request;
-  plain.use_drafter = false;
-  std::vector<Way> ways = {[&] { return GenerateSilently(engine, plain); }, choice.fastest.Decode(engine, request)};
-  if (choice.heads_alone) ways.push_back(choice.heads_alone->Decode(engine, request));
-  const std::vector<Round> rounds = InTurn(ways, "comparing with plain decoding");
-  if (rounds.empty()) return std::nullopt;
-  const auto speedup = [&](size_t way) {
-    std::vector<double> speedups;
-    for (const Round& round : rounds) speedups.push_back(TokensPerSecond(round[way]) / TokensPerSecond(round[0]));
-    return Median(std::move(speedups));
-  };
-  Comparison comparison;
-  comparison.tried = std::move(choice.tried);
-  comparison.plain = SpeedOf(engine, plain, rounds, 0).figures;
-  comparison.rounds = rounds.size();
-  if (choice.heads_alone) {
-    choice.heads_alone->Use(engine, request);
-    comparison.heads_alone = SpeedOf(engine, request, rounds, 2);
-    comparison.heads_alone_speedup = speedup(2);
-  }
-  choice.fastest.Use(engine, request);
-  comparison.drafted = SpeedOf(engine, request, rounds, 1);
-  comparison.speedup = speedup(1);
-  return comparison;
-}
-
 base::Json FiguresJson(const SpeedFigures& figures) {
   return {{"tokens_per_step", figures.tokens_per_step},
           {"tokens_per_second", figures.tokens_per_second},
@@ -238,12 +77,14 @@ base::Json ComparisonJson(const Comparison& comparison) {
                      {"plain", FiguresJson(comparison.plain)},
                      {"speedup", comparison.speedup},
                      {"rounds", comparison.rounds},
-                     {"tried", base::Json::array()}};
+                     {"tried", base::Json::array()},
+                     {"tried_again", base::Json::array()}};
   if (comparison.heads_alone) {
     json["heads_alone"] = TreeJson(*comparison.heads_alone);
     json["heads_alone"]["speedup"] = comparison.heads_alone_speedup;
   }
   for (const TreeSpeed& tree : comparison.tried) json["tried"].push_back(TreeJson(tree));
+  for (const TreeSpeed& tree : comparison.tried_again) json["tried_again"].push_back(TreeJson(tree));
   return json;
 }
 

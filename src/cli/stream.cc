@@ -28,4 +28,8 @@ GenerationResult StreamReply(Engine& engine, const GenerationRequest& request, b
   });
 }
 
+GenerationResult GenerateSilently(Engine& engine, const GenerationRequest& request) {
+  return engine.Generate(request, [](const Emission&) { return !Interrupted(); });
+}
+
 }  // namespace hydrant::cli

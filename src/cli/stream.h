@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reply that appears while it is made.
+// A reply that appears while it is made, or does not.
 #pragma once
 
 #include "cli/run_flags.h"
@@ -12,5 +12,8 @@ bool UseColor(const RunOptions& options);
 
 // Generates and writes every piece of text to stdout at once; Ctrl-C ends the reply (finish_reason "cancelled").
 GenerationResult StreamReply(Engine& engine, const GenerationRequest& request, bool color);
+
+// Prints nothing; Ctrl-C ends it likewise.
+GenerationResult GenerateSilently(Engine& engine, const GenerationRequest& request);
 
 }  // namespace hydrant::cli
