@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "cli/engine_flags.h"
 #include "cli/values.h"
 
 namespace hydrant::cli {
@@ -17,8 +18,7 @@ void AddBenchFlags(FlagSet& flags, BenchOptions& options, const std::string& wha
         options.threads = static_cast<int>(ParseInteger("--threads", value, 0, 1024));
       },
       "Threads; 0 = one for each core that this process may use (default 0)");
-  flags.Text("--cpu-target", "NAME", &options.cpu_target,
-             "auto, portable, avx2, avx-vnni, avx512, amx-quads, amx or amx-twin (default auto)");
+  flags.Text("--cpu-target", "NAME", &options.cpu_target, CpuTargetChoices() + " (default auto)");
   flags.Value(
       "--seconds", "X",
       [&options](const std::string& value) {

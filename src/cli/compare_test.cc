@@ -54,27 +54,9 @@ TEST(CompareTest, RunTriesEveryTreeWithEveryDraftPMin) {
 }
 
 TEST(CompareTest, LookupsStandBesideHeadsAloneAndPlainDecoding) {
-  std::vector<std::string> args = {"run",
-                                   "--model",
-                                   Model(),
-                                   "--draft",
-                                   Heads(),
-                                   "--template",
-                                   "none",
-                                   "--prompt",
-                                   "Once upon a time",
-                                   "--max-tokens",
-                                   "40",
-                                   "--tree",
-                                   "[[0]]",
-                                   "--lookup",
-                                   "0",
-                                   "--lookup",
-                                   "6",
-                                   "--lookup-min",
-                                   "1",
-                                   "--compare-plain",
-                                   "--json"};
+  std::vector<std::string> args = {"run", "--model", Model(), "--draft", Heads(), "--template", "none"};
+  args.insert(args.end(), {"--prompt", "Once upon a time", "--max-tokens", "40", "--compare-plain", "--json"});
+  args.insert(args.end(), {"--tree", "[[0]]", "--lookup", "0", "--lookup", "6", "--lookup-min", "1"});
   for (const char* p_min : {"0", "0.1", "0.2", "0.3", "0.4"}) args.insert(args.end(), {"--draft-p-min", p_min});
   const Json json = JsonOf(Hydrant(args));
   const Json& compare = json["compare"];

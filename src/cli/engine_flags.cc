@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/engine_flags.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <array>
 #include <memory>
@@ -11,6 +11,7 @@
 #include "cli/terminal.h"
 #include "cli/values.h"
 #include "hydrant/error.h"
+#include "kernels/kernels.h"
 
 namespace hydrant::cli {
 namespace {
@@ -63,6 +64,8 @@ void AddWeightFlags(FlagSet& flags, EngineOptions& options) {
       "How many tokens of --draft-vocab-text");
 }
 
+std::string CpuTargetChoices() { return fmt::format("{}", fmt::join(kernels::CpuTargetNames(), ", ")); }
+
 void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
   flags.Value(
       "--threads", "N",
@@ -71,8 +74,9 @@ void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
       },
       "Threads; 0 = one for each core that this process may use and the model has work for (default 0)");
   flags.Text("--cpu-target", "NAME", &options.cpu_target,
-             "auto, portable, avx2, avx-vnni, avx512, amx-quads, amx, or amx-twin: amx with its tiles in software, for "
-             "tests (default auto: the best of this machine, for small models amx-quads where that is amx)");
+             CpuTargetChoices() +
+                 ": the best of this machine (default auto; for small models amx-quads where that is amx). amx-twin is "
+                 "amx with its tiles in software, for tests");
   flags.Value(
       "--kv-type", "TYPE",
       [&options](const std::string& value) { options.kv_type = ParseChoice("--kv-type", value, kKvTypes); },

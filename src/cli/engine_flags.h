@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "cli/flags.h"
@@ -19,6 +20,9 @@ void AddModelFlags(FlagSet& flags, EngineOptions& options);
 void AddWeightFlags(FlagSet& flags, EngineOptions& options);
 // --threads, --cpu-target, --kv-type, --prefill-chunk.
 void AddMachineFlags(FlagSet& flags, EngineOptions& options);
+
+// As help texts list them.
+std::string CpuTargetChoices();
 
 // Values of --kv-type (engine::KvTypeNamed).
 std::span<const std::string_view> KvTypeNames();
