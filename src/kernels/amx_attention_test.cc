@@ -185,8 +185,11 @@ void StoreAgain(TestCache& cache) {
 }
 
 // Blocks whole and in part from either end, pairs torn apart; what lies before the window and behind the row is NaN.
+// Where scores lie 60 times as far apart some weights are near exp(-87), and their products with values denormal: some
+// of those rows go to tiles.
 TEST(AmxAttentionTest, OneColumnGivesTheBitsOfTilesByVectors) {
   if (!DetectCpuFeatures().avx512) GTEST_SKIP() << "this machine has no AVX-512";
+  int fallbacks = 0;
   for (const int64_t head_dim : {32, 64, 96, 128, 160}) {
     const Shape shape{DType::kBF16, 1, 1, head_dim};
     for (const int32_t position : {0, 1, 30, 31, 32, 33, 64, 95, 130, 200}) {
@@ -203,12 +206,16 @@ TEST(AmxAttentionTest, OneColumnGivesTheBitsOfTilesByVectors) {
                                    std::to_string(window) + " scale " + std::to_string(q_scale);
           const int64_t products =
               ExpectOneColumn(cache, RandomMatrix(1, head_dim, 51, q_scale), position, window, what);
-          EXPECT_LE(products, 0) << what;
+          if (q_scale == 1.0F) {
+            EXPECT_LE(products, 0) << what;
+          }
+          fallbacks += products > 0 ? 1 : 0;
           if (HasFatalFailure()) return;
         }
       }
     }
   }
+  EXPECT_TRUE(fallbacks > 0 || DetectCpuFeatures().amx) << "products can be counted, and none was";
 }
 
 // What tiles flush: keys, values and queries from 2^-149 to some numbers that are not denormal but whose products and
