@@ -73,10 +73,11 @@ void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
         options.threads = static_cast<int32_t>(ParseInteger("--threads", value, 0, 1024));
       },
       "Threads; 0 = one for each core that this process may use and the model has work for (default 0)");
-  flags.Text("--cpu-target", "NAME", &options.cpu_target,
-             CpuTargetChoices() +
-                 ": the best of this machine (default auto; for small models amx-quads where that is amx). amx-twin is "
-                 "amx with its tiles in software, for tests");
+  flags.Text(
+      "--cpu-target", "NAME", &options.cpu_target,
+      CpuTargetChoices() +
+          " (default auto: the best of this machine, for small models amx-quads where that is amx; amx-twin, amx "
+          "with its tiles in software, is for tests)");
   flags.Value(
       "--kv-type", "TYPE",
       [&options](const std::string& value) { options.kv_type = ParseChoice("--kv-type", value, kKvTypes); },
