@@ -31,12 +31,6 @@ using kernels::kTableEntries;
 constexpr int64_t kGridLimit = 254;
 constexpr int64_t kGridPoints = 2 * kGridLimit + 1;
 
-// Scales that are tried for a group; the first that reaches its largest weight is at kScalesBelow. In Gaussian and
-// Student t rows the best of all is 5 below to 4 above, in 99 % of the groups 4 below to 1 above.
-constexpr int64_t kScalesTried = 9;
-constexpr int64_t kScalesBelow = 6;
-constexpr int64_t kTablesTried = kScalesTried * kNumSkews;
-
 // Parts of the largest weight that become 127: with an outlier in the row a smaller part serves the other groups
 // better.
 constexpr std::array<float, 14> kClips = {1.0F, 0.95F, 0.9F,  0.85F, 0.8F, 0.75F, 0.7F,
@@ -48,6 +42,12 @@ float LargestMagnitude(std::span<const float> weights) {
   float largest = 0;
   for (const float w : weights) largest = std::max(largest, std::fabs(w));
   return largest;
+}
+
+float Size(std::span<const float> weights) {
+  double sum = 0;
+  for (const float w : weights) sum += static_cast<double>(w) * static_cast<double>(w);
+  return static_cast<float>(std::sqrt(sum / static_cast<double>(weights.size())));
 }
 
 // Nearest, ties to even, for magnitudes below 2^22: the sum leaves the integer in the low bits.
@@ -71,7 +71,7 @@ float EncodeRowW8(std::span<const float> weights, int8_t* codes) {
   return largest / 127.0F;
 }
 
-RowEncoderW4::RowEncoderW4(const uint8_t* dictionary) : dictionary_(dictionary) {
+PairEncoderW4::PairEncoderW4(const uint8_t* dictionary) : dictionary_(dictionary) {
   errors_.resize(static_cast<size_t>(kGridPoints * kNumTables));
   thresholds_.resize(static_cast<size_t>(kNumTables * kTableEntries));
   for (int64_t scale = 0; scale < kNumScales; ++scale) scales_.push_back(static_cast<float>(ScaleOf(scale)));
@@ -89,11 +89,11 @@ RowEncoderW4::RowEncoderW4(const uint8_t* dictionary) : dictionary_(dictionary) 
   }
 }
 
-float RowEncoderW4::Entry(uint8_t table, uint8_t code) const {
+float PairEncoderW4::Entry(uint8_t table, uint8_t code) const {
   return static_cast<float>(dictionary_[table * kTableEntries + code]) - 128;
 }
 
-uint8_t RowEncoderW4::NearestCode(uint8_t table, float weight_over_scale) const {
+uint8_t PairEncoderW4::NearestCode(uint8_t table, float weight_over_scale) const {
   const float* thresholds = &thresholds_[static_cast<size_t>(table) * kTableEntries];
   int code = 0;
   for (int64_t c = 0; c + 1 < kTableEntries; ++c) code += weight_over_scale > thresholds[c] ? 1 : 0;
@@ -101,31 +101,33 @@ uint8_t RowEncoderW4::NearestCode(uint8_t table, float weight_over_scale) const 
 }
 
 HYDRANT_WIDER_VECTORS
-void RowEncoderW4::EncodeGroup(const float* weights, int64_t count, float scale, uint8_t table, uint8_t* codes) const {
+void PairEncoderW4::EncodeGroup(std::span<const float> weights, float scale, uint8_t table, uint8_t* codes) const {
   const float* thresholds = &thresholds_[static_cast<size_t>(table) * kTableEntries];
   const float factor = 1 / scale;
   std::array<int32_t, kGroupInputs> found{};
   std::array<float, kGroupInputs> scaled{};
-  for (int64_t i = 0; i < count; ++i) scaled[static_cast<size_t>(i)] = weights[i] * factor;
+  for (size_t i = 0; i < weights.size(); ++i) scaled[i] = weights[i] * factor;
   for (int64_t c = 0; c + 1 < kTableEntries; ++c) {
     for (size_t i = 0; i < scaled.size(); ++i) found[i] += scaled[i] > thresholds[c] ? 1 : 0;
   }
-  for (int64_t i = 0; i < count; ++i) codes[i] = static_cast<uint8_t>(found[static_cast<size_t>(i)]);
+  for (size_t i = 0; i < weights.size(); ++i) codes[i] = static_cast<uint8_t>(found[i]);
 }
 
-// Returns the group's squared error in units of scale^2.
-HYDRANT_WIDER_VECTORS
-double RowEncoderW4::ChooseTable(const float* weights, const float* importance, int64_t count, float scale,
-                                 uint8_t& table) const {
-  const float factor = 1 / scale;
-  const float largest = LargestMagnitude({weights, static_cast<size_t>(count)}) * factor;
+// The first of the tables that are tried for groups whose largest weight is `largest` times their scale.
+int64_t PairEncoderW4::FirstTable(float largest) const {
   int64_t reach = 0;
   while (reach + 1 < kNumScales && scales_[static_cast<size_t>(reach)] < largest) ++reach;
-  const int64_t first = std::clamp(reach - kScalesBelow, int64_t{0}, kNumScales - kScalesTried) * kNumSkews;
+  return std::clamp(reach - kScalesBelow, int64_t{0}, kNumScales - kScalesTried) * kNumSkews;
+}
 
-  std::array<float, kTablesTried> sums{};
-  double clipped = 0;  // what lies beyond 127 is lost with every table
-  for (int64_t i = 0; i < count; ++i) {
+// Adds a group's squared error with each of the tables from `first` on, in units of scale^2. Returns what is lost with
+// every table, beyond 127.
+HYDRANT_WIDER_VECTORS
+double PairEncoderW4::AddErrors(std::span<const float> weights, const float* importance, float scale,
+                                int64_t first, Sums& sums) const {
+  const float factor = 1 / scale;
+  double clipped = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
     const float value = weights[i] * factor;
     const float part = importance != nullptr ? importance[i] : 1.0F;
     const float beyond = std::max(std::fabs(value) - 127, 0.0F);
@@ -133,41 +135,59 @@ double RowEncoderW4::ChooseTable(const float* weights, const float* importance, 
     const float* errors = &errors_[static_cast<size_t>(GridPoint(value) * kNumTables + first)];
     for (size_t t = 0; t < sums.size(); ++t) sums[t] += part * errors[t];
   }
-  const auto best = std::min_element(sums.begin(), sums.end());
-  table = static_cast<uint8_t>(first + (best - sums.begin()));
-  return clipped + static_cast<double>(*best);
+  return clipped;
 }
 
-double RowEncoderW4::TryScale(std::span<const float> weights, std::span<const float> importance, float scale,
-                              std::vector<uint8_t>& tables) const {
-  const auto inputs = static_cast<int64_t>(weights.size());
-  tables.resize(static_cast<size_t>((inputs + kGroupInputs - 1) / kGroupInputs));
+// Each row's error counts in units of its scale, so that a row of small weights is not left to a large one's tables.
+double PairEncoderW4::TryScales(const RowPair& rows, std::span<const float> importance,
+                                const std::array<float, 2>& scales, std::vector<uint8_t>& tables) const {
+  const size_t inputs = rows[0].size();
+  tables.clear();
   double error = 0;
-  for (int64_t begin = 0; begin < inputs; begin += kGroupInputs) {
-    const int64_t count = std::min(kGroupInputs, inputs - begin);
-    error += ChooseTable(&weights[static_cast<size_t>(begin)],
-                         importance.empty() ? nullptr : &importance[static_cast<size_t>(begin)], count, scale,
-                         tables[static_cast<size_t>(begin / kGroupInputs)]);
+  for (size_t begin = 0; begin < inputs; begin += kGroupInputs) {
+    const size_t count = std::min<size_t>(kGroupInputs, inputs - begin);
+    float largest = 0;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      if (scales[r] > 0) largest = std::max(largest, LargestMagnitude(rows[r].subspan(begin, count)) / scales[r]);
+    }
+    const int64_t first = FirstTable(largest);
+    Sums sums{};
+    for (size_t r = 0; r < rows.size(); ++r) {
+      if (scales[r] == 0.0F) continue;
+      error += AddErrors(rows[r].subspan(begin, count), importance.empty() ? nullptr : &importance[begin], scales[r],
+                         first, sums);
+    }
+    const auto best = std::min_element(sums.begin(), sums.end());
+    tables.push_back(static_cast<uint8_t>(first + (best - sums.begin())));
+    error += static_cast<double>(*best);
   }
-  return error * static_cast<double>(scale) * static_cast<double>(scale);
+  return error;
 }
 
-void RowEncoderW4::ChooseTables(std::span<const float> weights, std::span<const float> importance, RowW4& row) const {
-  const float largest = LargestMagnitude(weights);
-  if (largest < kZeroRow) {
-    row.scale = 0;
-    row.tables.assign((weights.size() + kGroupInputs - 1) / kGroupInputs, 0);
-    return;
+// Rows have scales in proportion to their sizes, so that one table suits both.
+void PairEncoderW4::ChooseTables(const RowPair& rows, std::span<const float> importance, RowPairW4& pair) const {
+  std::array<float, 2> sizes{};
+  float largest = 0;  // times its row's size
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const float magnitude = LargestMagnitude(rows[r]);
+    if (magnitude < kZeroRow) continue;
+    sizes[r] = Size(rows[r]);
+    largest = std::max(largest, magnitude / sizes[r]);
   }
+  pair.scales = {};
+  pair.tables.assign((rows[0].size() + kGroupInputs - 1) / kGroupInputs, 0);
   double best = std::numeric_limits<double>::infinity();
   int worse = 0;
+  std::vector<uint8_t> tables;
   for (const float clip : kClips) {
-    const float scale = largest * clip / 127.0F;
-    const double error = TryScale(weights, importance, scale, row.trial);
+    if (largest == 0.0F) return;
+    const float top = largest * clip / 127.0F;
+    const std::array<float, 2> scales = {top * sizes[0], top * sizes[1]};
+    const double error = TryScales(rows, importance, scales, tables) * static_cast<double>(clip) * static_cast<double>(clip);
     if (error < best) {
       best = error;
-      row.scale = scale;
-      row.tables = row.trial;
+      pair.scales = scales;
+      pair.tables.swap(tables);
       worse = 0;
     } else if (++worse == kPatience) {
       break;
@@ -175,22 +195,23 @@ void RowEncoderW4::ChooseTables(std::span<const float> weights, std::span<const 
   }
 }
 
-void RowEncoderW4::Encode(std::span<const float> weights, std::span<const float> importance, RowW4& row) const {
-  ChooseTables(weights, importance, row);
-  row.codes.resize(weights.size());
-  if (row.scale == 0.0F) {
-    std::fill(row.codes.begin(), row.codes.end(), NearestCode(0, 0));
-    return;
-  }
-  for (size_t g = 0; g < row.tables.size(); ++g) {
-    const size_t begin = g * kGroupInputs;
-    const size_t count = std::min<size_t>(kGroupInputs, weights.size() - begin);
-    EncodeGroup(&weights[begin], static_cast<int64_t>(count), row.scale, row.tables[g], &row.codes[begin]);
+void PairEncoderW4::Encode(const RowPair& rows, std::span<const float> importance, RowPairW4& pair) const {
+  ChooseTables(rows, importance, pair);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    pair.codes[r].assign(rows[r].size(), 0);
+    for (size_t g = 0; g < pair.tables.size(); ++g) {
+      const size_t begin = g * kGroupInputs, count = std::min<size_t>(kGroupInputs, rows[r].size() - begin);
+      if (pair.scales[r] == 0.0F) {
+        std::fill_n(&pair.codes[r][begin], count, NearestCode(pair.tables[g], 0));
+      } else {
+        EncodeGroup(rows[r].subspan(begin, count), pair.scales[r], pair.tables[g], &pair.codes[r][begin]);
+      }
+    }
   }
 }
 
-const RowEncoderW4& DefaultEncoderW4() {
-  static const RowEncoderW4 encoder(DefaultDictionary());
+const PairEncoderW4& DefaultEncoderW4() {
+  static const PairEncoderW4 encoder(DefaultDictionary());
   return encoder;
 }
 

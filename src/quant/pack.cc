@@ -61,31 +61,46 @@ class PanelPacker {
 
   void Pack(int64_t panel) {
     std::memset(panels_ + panel * shape_->panel_bytes(), 0, static_cast<size_t>(shape_->panel_bytes()));
-    for (int64_t o = panel * kPanelOutputs; o < (panel + 1) * kPanelOutputs; ++o) {
-      scales_[o] = 0;
-      row_.assign(static_cast<size_t>(shape_->inputs), 0.0F);  // past O: a row of zeros
-      if (o < shape_->outputs) ReadRow(*source_, o, row_);
-      if (shape_->type == PackedType::kW8) {
-        codes_.resize(row_.size());
-        scales_[o] = EncodeRowW8(row_, codes_.data());
-        PlaceRowW8(*shape_, o, codes_, panels_);
-      } else {
-        DefaultEncoderW4().Encode(row_, options_->importance, row_w4_);
-        scales_[o] = row_w4_.scale;
-        PlaceRowW4(*shape_, o, row_w4_.tables, row_w4_.codes, panels_);
-      }
+    for (int64_t o = panel * kPanelOutputs; o < (panel + 1) * kPanelOutputs; o += 2) {
+      shape_->type == PackedType::kW8 ? PackPairW8(o) : PackPairW4(o);
     }
   }
 
  private:
+  void ReadPair(int64_t output) {
+    for (int64_t r = 0; r < 2; ++r) {
+      std::vector<float>& row = rows_[static_cast<size_t>(r)];
+      row.assign(static_cast<size_t>(shape_->inputs), 0.0F);  // past O: a row of zeros
+      if (output + r < shape_->outputs) ReadRow(*source_, output + r, row);
+    }
+  }
+
+  void PackPairW8(int64_t output) {
+    ReadPair(output);
+    for (const std::vector<float>& row : rows_) {
+      codes_.resize(row.size());
+      scales_[output] = EncodeRowW8(row, codes_.data());
+      PlaceRowW8(*shape_, output++, codes_, panels_);
+    }
+  }
+
+  void PackPairW4(int64_t output) {
+    ReadPair(output);
+    DefaultEncoderW4().Encode({rows_[0], rows_[1]}, options_->importance, pair_);
+    for (size_t r = 0; r < rows_.size(); ++r, ++output) {
+      scales_[output] = pair_.scales[r];
+      PlaceRowW4(*shape_, output, pair_.tables, pair_.codes[r], panels_);
+    }
+  }
+
   const FloatMatrix* source_;
   const PackOptions* options_;
   const PackedMatrix* shape_;
   uint8_t* panels_;
   float* scales_;
-  std::vector<float> row_;
+  std::array<std::vector<float>, 2> rows_;
   std::vector<int8_t> codes_;
-  RowW4 row_w4_;
+  RowPairW4 pair_;
 };
 
 int WeightW8(const uint8_t* panel, int64_t o, int64_t i) {
