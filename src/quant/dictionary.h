@@ -8,10 +8,10 @@
 
 namespace hydrant::quant {
 
-// Tables are numbered scale * kNumSkews + skew; scales ascend from kSmallestScale to 127.
-inline constexpr int64_t kNumScales = 64;
-inline constexpr int64_t kNumSkews = 4;
-static_assert(kNumScales * kNumSkews == kernels::kNumTables);
+// Tables are numbered scale * kNumShapes + shape; scales ascend from kSmallestScale to 127.
+inline constexpr int64_t kNumScales = 32;
+inline constexpr int64_t kNumShapes = 8;
+static_assert(kNumScales * kNumShapes == kernels::kNumTables);
 
 // The default dictionary [256][16], biased by 128 as packed.h wants it, aligned to 64 bytes, the same bits on every
 // machine. Entries of a table ascend. Every table of the smallest scale holds an exact zero.

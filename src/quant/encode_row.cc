@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "quant/dictionary.h"
@@ -117,15 +118,17 @@ void PairEncoderW4::EncodeGroup(std::span<const float> weights, float scale, uin
 int64_t PairEncoderW4::FirstTable(float largest) const {
   int64_t reach = 0;
   while (reach + 1 < kNumScales && scales_[static_cast<size_t>(reach)] < largest) ++reach;
-  return std::clamp(reach - kScalesBelow, int64_t{0}, kNumScales - kScalesTried) * kNumSkews;
+  return std::clamp(reach - kScalesBelow, int64_t{0}, kNumScales - kScalesTried) * kNumShapes;
 }
 
 // Adds a group's squared error with each of the tables from `first` on, in units of scale^2. Returns what is lost with
-// every table, beyond 127.
+// every table, beyond 127. (Sums as vectors stay in registers; an array went to memory and back for each weight, twice
+// as long, or was not vectorised at all.)
 HYDRANT_WIDER_VECTORS
-double PairEncoderW4::AddErrors(std::span<const float> weights, const float* importance, float scale,
-                                int64_t first, Sums& sums) const {
+double PairEncoderW4::AddErrors(std::span<const float> weights, const float* importance, float scale, int64_t first,
+                                Sums& total) const {
   const float factor = 1 / scale;
+  Sums sums = total;
   double clipped = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     const float value = weights[i] * factor;
@@ -133,8 +136,14 @@ double PairEncoderW4::AddErrors(std::span<const float> weights, const float* imp
     const float beyond = std::max(std::fabs(value) - 127, 0.0F);
     clipped += static_cast<double>(part * beyond * beyond);
     const float* errors = &errors_[static_cast<size_t>(GridPoint(value) * kNumTables + first)];
-    for (size_t t = 0; t < sums.size(); ++t) sums[t] += part * errors[t];
+    for (Vector& some : sums) {
+      Vector of_weight;
+      std::memcpy(&of_weight, errors, sizeof(Vector));
+      some += part * of_weight;
+      errors += kVectorTables;
+    }
   }
+  total = sums;
   return clipped;
 }
 
@@ -157,8 +166,10 @@ double PairEncoderW4::TryScales(const RowPair& rows, std::span<const float> impo
       error += AddErrors(rows[r].subspan(begin, count), importance.empty() ? nullptr : &importance[begin], scales[r],
                          first, sums);
     }
-    const auto best = std::min_element(sums.begin(), sums.end());
-    tables.push_back(static_cast<uint8_t>(first + (best - sums.begin())));
+    std::array<float, kTablesTried> sum_of{};
+    std::memcpy(sum_of.data(), sums.data(), sizeof(sum_of));
+    const auto best = std::min_element(sum_of.begin(), sum_of.end());
+    tables.push_back(static_cast<uint8_t>(first + (best - sum_of.begin())));
     error += static_cast<double>(*best);
   }
   return error;
