@@ -40,12 +40,14 @@ constexpr int64_t kFewSteps = 6;
 
 constexpr int64_t kMaxBlockRows = 10;
 
-// A panel's outputs are a line of each row, far apart. Those of a block's rows come while its products are computed:
-// the lines of 64 rows at once wait for each other.
+// A panel's outputs are a line of each row, far apart, and its row scales another. Those of a block's rows come while
+// its products are computed: the lines of 64 rows at once wait for each other.
 [[gnu::always_inline]] inline void FetchOutputs(const PackedMatmulArgs& args, int64_t panel, const RowBlock& block) {
-  const int64_t planes = args.two_planes ? 2 : 1;
-  for (int64_t r = block.first / planes; r < (block.first + block.rows) / planes; ++r) {
-    _mm_prefetch(reinterpret_cast<const char*>(args.out + r * args.out_stride + panel * kPanelOutputs), _MM_HINT_T0);
+  const int planes = args.two_planes ? 1 : 0;  // as a power of two
+  const int64_t first = panel * kPanelOutputs;
+  _mm_prefetch(reinterpret_cast<const char*>(args.row_scales + first), _MM_HINT_T0);
+  for (int64_t r = block.first >> planes; r < (block.first + block.rows) >> planes; ++r) {
+    _mm_prefetch(reinterpret_cast<const char*>(args.out + r * args.out_stride + first), _MM_HINT_T0);
   }
 }
 
