@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 // scales, a dictionary, and a float tensor.
 base::Json Header() {
   base::Json packed = {{"w", {{"format", "w4a8"}, {"shape", {3, 5}}, {"slices", 1}}}};
-  return {{"__metadata__", {{"hydrant.layout", "3"}, {"hydrant.packed", packed.dump()}, {"tied", "w"}}},
+  return {{"__metadata__", {{"hydrant.layout", "5"}, {"hydrant.packed", packed.dump()}, {"tied", "w"}}},
           {"w", {{"dtype", "U8"}, {"shape", {1, 1, 64}}, {"data_offsets", {0, 64}}}},
           {"w.scales", {{"dtype", "F32"}, {"shape", {1, 16}}, {"data_offsets", {64, 128}}}},
           {"hydrant.dictionary", {{"dtype", "U8"}, {"shape", {256, 16}}, {"data_offsets", {128, 4224}}}},
@@ -59,13 +59,13 @@ TEST(PackedTensorsTest, APackedTensorHasTheShapeOfItsMatrix) {
   EXPECT_EQ(source->Find("tied")->packed, w.packed);
   EXPECT_EQ(source->Find("tied")->storage_id, w.storage_id);
   EXPECT_FALSE(source->Find("norm")->packed);
-  EXPECT_EQ(source->metadata().at("hydrant.layout"), "3");
+  EXPECT_EQ(source->metadata().at("hydrant.layout"), "5");
 }
 
 TEST(PackedTensorsTest, OtherLayoutsAreRefused) {
   base::Json header = Header();
   header["__metadata__"]["hydrant.layout"] = "1";
-  EXPECT_THAT(RefusalOf(header), HasSubstr("w.safetensors: has packed weights of layout 1, expected layout 4 or 3"));
+  EXPECT_THAT(RefusalOf(header), HasSubstr("w.safetensors: has packed weights of layout 1, expected layout 6 or 5"));
   EXPECT_THAT(RefusalOf(header), HasSubstr("convert it again"));
   header["__metadata__"].erase("hydrant.layout");
   EXPECT_THAT(RefusalOf(header), HasSubstr("of layout unknown"));

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "hydrant/error.h"
+#include "quant/pack.h"
 
 namespace hydrant::draft {
 namespace {
@@ -22,52 +23,6 @@ std::shared_ptr<uint8_t> Lines(int64_t bytes) {
   if (memory == nullptr) throw std::bad_alloc();
   std::memset(memory, 0, size);
   return {memory, [](uint8_t* p) { std::free(p); }};
-}
-
-// How an output's table numbers and codes lie in a panel: so many pieces of so many bytes, each somewhere.
-struct Pieces {
-  int64_t tables, table_bytes, codes, code_bytes;
-};
-Pieces PiecesOf(const kernels::PackedMatrix& matrix) {
-  const int64_t steps = matrix.steps();
-  switch (matrix.type) {
-    case kernels::PackedType::kW8: return {0, 0, steps * 2, kernels::kLineBytes};
-    case kernels::PackedType::kW4: return {steps, 2, steps, kernels::kLineBytes};
-    case kernels::PackedType::kQuads: return {0, 0, steps * 32, 4};
-    case kernels::PackedType::kOctets: break;
-  }
-  return {steps * 2, 1, steps * 4, 16};
-}
-int64_t TablesAt(const kernels::PackedMatrix& matrix, int64_t o, int64_t piece) {
-  if (matrix.type == kernels::PackedType::kW4) return kernels::TablesAtW4(piece) + o * 2;
-  return piece * kernels::kPanelOutputs + o;
-}
-int64_t CodesAt(const kernels::PackedMatrix& matrix, int64_t o, int64_t piece) {
-  constexpr int64_t kPanel = kernels::kPanelOutputs, kLine = kernels::kLineBytes;
-  switch (matrix.type) {
-    case kernels::PackedType::kW8: return (piece * kPanel + o) * kLine;
-    case kernels::PackedType::kW4: return kernels::CodesAtW4(piece) + o * kLine;
-    case kernels::PackedType::kQuads: return (piece * kPanel + o) * 4;
-    case kernels::PackedType::kOctets: break;
-  }
-  return matrix.code_offset() + (piece * kPanel + o) * 16;
-}
-
-// One output's codes and table numbers from its place in one matrix to its place in another of the same type.
-void CopyOutput(const kernels::PackedMatrix& from, int64_t source, const kernels::PackedMatrix& to, int64_t target,
-                uint8_t* panels) {
-  constexpr int64_t kPanel = kernels::kPanelOutputs;
-  const uint8_t* source_panel = from.panels + source / kPanel * from.panel_bytes();
-  uint8_t* target_panel = panels + target / kPanel * to.panel_bytes();
-  const Pieces pieces = PiecesOf(from);
-  for (int64_t i = 0; i < pieces.tables; ++i) {
-    std::memcpy(target_panel + TablesAt(to, target % kPanel, i), source_panel + TablesAt(from, source % kPanel, i),
-                static_cast<size_t>(pieces.table_bytes));
-  }
-  for (int64_t i = 0; i < pieces.codes; ++i) {
-    std::memcpy(target_panel + CodesAt(to, target % kPanel, i), source_panel + CodesAt(from, source % kPanel, i),
-                static_cast<size_t>(pieces.code_bytes));
-  }
 }
 
 }  // namespace
@@ -111,22 +66,22 @@ TensorView LmHeadCutter::CutFloats(const TensorView& weight) const {
 }
 
 std::shared_ptr<const quant::PackedWeight> LmHeadCutter::CutPacked(const quant::PackedWeight& weight) const {
-  auto cut = std::make_shared<quant::PackedWeight>(weight);
   const kernels::PackedMatrix& from = weight.matrix;
+  auto cut = std::make_shared<quant::PackedWeight>();
+  cut->format = quant::HasTwoPlanes(weight.format) ? quant::WeightFormat::kW8A16 : quant::WeightFormat::kW8A8;
   kernels::PackedMatrix& to = cut->matrix;
   to.outputs = static_cast<int64_t>(tokens_.size());
+  to.inputs = from.inputs;
   const int64_t panel_bytes = to.num_panels() * to.panel_bytes();
   const std::shared_ptr<uint8_t> memory = Lines(panel_bytes + to.num_panels() * kernels::kPanelOutputs * 4);
   auto* scales = reinterpret_cast<float*>(memory.get() + panel_bytes);
   for (size_t i = 0; i < tokens_.size(); ++i) {
-    CopyOutput(from, tokens_[i], to, static_cast<int64_t>(i), memory.get());
+    quant::PlaceRowW8(to, static_cast<int64_t>(i), quant::UnpackRow(from, tokens_[i]), memory.get());
     scales[i] = from.row_scales[tokens_[i]];
   }
   to.panels = memory.get();
   to.row_scales = scales;
-  // The dictionary stays with the matrix that it came with.
-  cut->owner =
-      std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>>(memory, weight.owner);
+  cut->owner = memory;
   return cut;
 }
 
@@ -145,7 +100,7 @@ void LmHeadCutter::Cut(model::Linear& lm_head) {
     if (is_new) entry->second = {lm_head.weight, CutFloats(lm_head.weight)};
     lm_head.weight = entry->second.second;
   }
-  if (is_new) bytes_saved_ += before - lm_head.bytes();
+  if (is_new) bytes_saved_ += static_cast<int64_t>(before) - static_cast<int64_t>(lm_head.bytes());
   if (lm_head.bias.empty()) return;
   std::vector<float> bias;
   for (const int32_t token : tokens_) bias.push_back(lm_head.bias[static_cast<size_t>(token)]);

@@ -23,20 +23,21 @@ std::vector<int32_t> ReadDraftVocab(const std::string& file, int64_t vocab_size)
 // The `count` most frequent tokens of a text, ascending; among equals the lower ids. count is cut to the vocabulary.
 std::vector<int32_t> MostFrequentTokens(std::span<const int32_t> text, int64_t count, int64_t vocab_size);
 
-// Cuts lm heads to the outputs of some tokens. Heads that share a matrix share the cut one.
+// Cuts lm heads to the outputs of some tokens. Heads that share a matrix share the cut one. A packed one becomes lines of
+// 8 bits with the same integers, for tokens whose outputs shared 4-bit tables come apart.
 class LmHeadCutter {
  public:
   explicit LmHeadCutter(std::span<const int32_t> tokens) : tokens_(tokens) {}
   void Cut(model::Linear& lm_head);
-  // Of the matrices cut, each once: what was cut off.
-  uint64_t bytes_saved() const { return bytes_saved_; }
+  // Of the matrices cut, each once: what was cut off; below 0 where most of a 4-bit matrix was kept.
+  int64_t bytes_saved() const { return bytes_saved_; }
 
  private:
   TensorView CutFloats(const TensorView& weight) const;
   std::shared_ptr<const quant::PackedWeight> CutPacked(const quant::PackedWeight& weight) const;
 
   std::span<const int32_t> tokens_;
-  uint64_t bytes_saved_ = 0;
+  int64_t bytes_saved_ = 0;
   // By what was cut, which stays alive here: its address is the key.
   std::map<const uint8_t*, std::pair<TensorView, TensorView>> floats_;
   std::map<std::shared_ptr<const quant::PackedWeight>, std::shared_ptr<const quant::PackedWeight>> packed_;

@@ -83,6 +83,7 @@ TEST(DraftVocabTest, CutsFloatHeadsToTheirTokens) {
   ExpectOutputsOfTokens(ToFloats(floats.weight), values);
 }
 
+// To 8 bits, with the same integers: two outputs' tables are one's only while they stand together.
 TEST(DraftVocabTest, CutsPackedHeadsOfEitherLayout) {
   const std::vector<float> values = HeadValues();
   base::ThreadPool pool(1, false);
@@ -94,6 +95,7 @@ TEST(DraftVocabTest, CutsPackedHeadsOfEitherLayout) {
       if (layout != LayoutOf(head.packed->matrix.type)) head.packed = quant::InLayout(*head.packed, layout, pool);
       const std::vector<float> whole = quant::Unpack(head.packed->matrix);
       LmHeadCutter(kTokens).Cut(head);
+      EXPECT_EQ(head.packed->format, quant::WeightFormat::kW8A8);
       ExpectOutputsOfTokens(quant::Unpack(head.packed->matrix), whole);
     }
   }

@@ -32,7 +32,7 @@ void CutVocabulary(Weights& weights, const std::vector<int32_t>& tokens) {
   for (auto& head : weights.heads) cutter.Cut(HeadOf(head).lm_head);
   weights.token_map = tokens;
   // A head that uses the base's lm head gets a smaller one of its own: nothing is saved then.
-  weights.bytes -= std::min(cutter.bytes_saved(), weights.bytes);
+  weights.bytes -= static_cast<uint64_t>(std::min(cutter.bytes_saved(), static_cast<int64_t>(weights.bytes)));
 }
 
 template <typename Weights>

@@ -58,9 +58,9 @@ struct PackedOutput {
   std::vector<const model::Linear*> slices;  // by first input
   WeightFormat format = WeightFormat::kW8A8;
 
-  kernels::PackedMatrix shape() const {
-    kernels::PackedMatrix matrix;  // of the same size in either layout
-    matrix.type = kernels::TypeIn(kernels::PackedLayout::kLines, quant::Is4Bit(format));
+  kernels::PackedMatrix ShapeIn(kernels::PackedLayout layout) const {
+    kernels::PackedMatrix matrix;
+    matrix.type = kernels::TypeIn(layout, quant::Is4Bit(format));
     matrix.outputs = slices.front()->weight.shape[0];
     matrix.inputs = slices.front()->weight.shape[1] / static_cast<int64_t>(slices.size());
     return matrix;
@@ -175,7 +175,7 @@ void PlanHeads(const ConvertOptions& options, Loaded& loaded, Plan& plan) {
   plan.AddOthers(*source, names);
 }
 
-std::vector<checkpoint::TensorEntry> Entries(Plan& plan) {
+std::vector<checkpoint::TensorEntry> Entries(Plan& plan, kernels::PackedLayout layout) {
   std::vector<checkpoint::TensorEntry> entries;
   if (plan.has_4_bit()) {
     entries.push_back({checkpoint::kDictionaryName, DType::kU8, {kernels::kNumTables, kernels::kTableEntries}});
@@ -183,7 +183,7 @@ std::vector<checkpoint::TensorEntry> Entries(Plan& plan) {
   for (PackedOutput& output : plan.packed()) {
     std::sort(output.slices.begin(), output.slices.end(),
               [](const auto* a, const auto* b) { return a->first_input < b->first_input; });
-    const kernels::PackedMatrix shape = output.shape();
+    const kernels::PackedMatrix shape = output.ShapeIn(layout);
     const auto slices = static_cast<int64_t>(output.slices.size());
     entries.push_back({output.name, DType::kU8, {slices, shape.num_panels(), shape.panel_bytes()}});
     entries.push_back(
@@ -334,7 +334,7 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
   report.weights_file = WeightsFileName(*loaded.source);
   report.source_hash = checkpoint::HashOfFiles(loaded.source->files());
   report.num_packed = static_cast<int64_t>(plan.packed().size());
-  const std::vector<checkpoint::TensorEntry> entries = Entries(plan);
+  const std::vector<checkpoint::TensorEntry> entries = Entries(plan, report.layout);
   for (const PackedOutput& output : plan.packed()) report.bytes_before += output.floats();
   for (const RawOutput& output : plan.raw()) report.bytes_before += output.view.num_bytes();
   for (const checkpoint::TensorEntry& entry : entries) {

@@ -94,7 +94,7 @@ TEST_F(ConvertTest, EitherLayoutGivesTheSameBitsOnEveryTarget) {
   for (const WeightFormat format : {WeightFormat::kW8A8, WeightFormat::kW4A8}) {
     std::map<kernels::PackedLayout, std::pair<std::string, std::string>> folders;
     for (const auto layout : {kernels::PackedLayout::kLines, kernels::PackedLayout::kInterleaved}) {
-      const std::string number = layout == kernels::PackedLayout::kLines ? "3" : "4";
+      const std::string number = layout == kernels::PackedLayout::kLines ? "5" : "6";
       const std::string base = Out(std::string("base_") + quant::NameOf(format) + number), heads = base + "_heads";
       const ConvertReport report =
           ConvertFolder({.in = Golden("base_mha"), .out = base, .weights = format, .layout = layout, .threads = 1});

@@ -113,7 +113,7 @@ void RandomWeights::Add(int64_t outputs, int64_t inputs, quant::WeightFormat for
   piece.format = format;
   piece.linear = target;
   if (quant::IsPacked(format)) {
-    kernels::PackedMatrix matrix;
+    kernels::PackedMatrix matrix;  // in lines, which take no less
     matrix.type = quant::Is4Bit(format) ? kernels::PackedType::kW4 : kernels::PackedType::kW8;
     matrix.outputs = outputs;
     matrix.inputs = inputs;

@@ -19,10 +19,10 @@ void DecodeStep(const PackedMatmulArgs& args, const uint8_t* panel, int64_t step
   }
   if (args.type == PackedType::kOctets) {
     for (int64_t i = 0; i < kStepInputs; ++i) {
-      const int64_t group = step * 2 + i / kGroupInputs, block = step * 4 + i / 32;
-      const uint8_t pair = codes[(block * kPanelOutputs + output) * 16 + i % 16];
-      const int code = i % 32 < 16 ? pair & 15 : pair >> 4;
-      weights[i] = args.dictionary[panel[group * kPanelOutputs + output] * kTableEntries + code] - 128;
+      const int64_t group = step * 2 + i / kGroupInputs, block = step * 8 + i / 16;
+      const uint8_t byte = codes[(block * kPanelOutputs + output) * 8 + i % 8];
+      const int code = i % 16 < 8 ? byte & 15 : byte >> 4;
+      weights[i] = args.dictionary[panel[group * kPanelPairs + output / 2] * kTableEntries + code] - 128;
     }
     return;
   }

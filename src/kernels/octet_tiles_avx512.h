@@ -3,31 +3,31 @@
 // rows over all steps, one asm block. Included by matmul_packed_avx512.cc inside its unnamed namespace.
 //
 // A vector of weights is 8 outputs x 8 inputs, so that eight inputs of a row, a broadcast that costs no vector port,
-// meet all outputs at once, and only two lanes are left to add up at the end. A line, 4 outputs x 16 inputs, is looked
-// up by vpshufb, each output in the table of its own 128-bit lane, and the halves of two lines' lanes make two such
-// vectors. On Zen 4 vpshufb, vpandd, shifts and unpacking find ports beside products. vpermi2b and vpternlog, by which
-// 8 outputs x 8 inputs can be looked up as they lie, do not, nor do broadcasts of 16 bytes, which lines as they lie
-// would need.
+// meet all outputs at once, and only two lanes are left to add up at the end. A line is two such vectors, in its lower
+// and its upper nibbles, and 128 bits of it are two outputs, which share a table: vpshufb looks all of it up at once.
+// On Zen 4 vpshufb, vpandd and shifts find ports beside products; vpermi2b, vpternlog and broadcasts of 16 bytes, which
+// outputs with tables of their own or longer lanes would need, do not, and two unpacked lines of 4 outputs x 16 inputs
+// are twice as many instructions for those ports (share of the multiply peak from L2, 3, 4, 5, 6, 8 rows .75 .85 .93 .97
+// .985, so .88 .95 .98 .98 .99; beside a busy neighbour 4, 6, 8 rows .74 .88 .89, so .89 .94 .95).
 //
-// The weights of the next 16 inputs are looked up before and between the products of these, and the next group's tables
-// are put together during this one; for more than 8 rows, whose sums take the registers, in the place of these, when
-// they are looked up in no more (5 rows .93 of the multiply peak, so .92; 8 rows .99, .98; 10 rows, so, .99).
+// The next eight inputs' weights are looked up between the products of these, the next group's tables put together
+// during this one.
 //
-// Registers: sums 0-7 of outputs 0-7 and 8-15 of outputs 8-15; tables of four outputs each 16-19 and 20-23, this
-// group's and the next one's; weights 24-29; inputs 30; bytes of 15 in 31. Rows 8 and 9: sums 16, 17 and 18, 19. A
-// block is text that the preprocessor puts together; conditions on %c[...] are settled by the assembler for each
-// instance of the template.
+// Registers: sums 0-7 of outputs 0-7 and 8-15 of outputs 8-15, of rows 8 and 9 16, 17 and 18, 19; tables of outputs 0-7
+// and 8-15 20, 21 and 22, 23, of even and of odd groups; weights 24-27; inputs 30; bytes of 15 in 31. A block is text
+// that the preprocessor puts together; conditions on %c[...] are settled by the assembler for each instance of the
+// template.
 
-constexpr int64_t kTablesOfStep = 32, kOctetStepBytes = 1024;
+constexpr int64_t kTablesOfStep = 2 * kPanelPairs, kOctetStepBytes = 1024;
 
-// Where in two vectors of sums, whose lanes are outputs 0 4 1 5 2 6 3 7 and 8 12 9 13 10 14 11 15, an output's two are.
+// Where in two vectors of sums, of outputs 0 0 1 1 .. 7 7 and 8 8 .. 15 15, an output's two are.
 struct OctetSums {
   int32_t first[16] = {}, second[16] = {};
 
   constexpr OctetSums() {
     for (int o = 0; o < 16; ++o) {
-      first[o] = o / 8 * 16 + o % 4 * 4 + o % 8 / 4 * 2;
-      second[o] = first[o] + 1;
+      first[o] = 2 * o;
+      second[o] = 2 * o + 1;
     }
   }
 };
@@ -39,11 +39,11 @@ alignas(64) constexpr OctetSums kOctetSums;
 #define ZERO(a) "vpxord " Z(a) ", " Z(a) ", " Z(a) "\n\t"
 #define DOT(a, w, x) "vpdpbusd " Z(x) ", " Z(w) ", " Z(a) "\n\t"
 
-// The tables of the four outputs whose numbers begin at `place`, side by side in t.
+// The tables of the four pairs of outputs whose numbers begin at `place`, side by side in t.
 #define TABLE_OFFSET(place) "movzbl " place "(%[tables]), %%eax\n\tshl $4, %%eax\n\t"
-#define INSERT_TABLE(t, place, o)                                                 \
-  TABLE_OFFSET(#place "+" #o)                                                     \
-  "vinserti32x4 $" #o ", (%[dictionary], %%rax), " Z(t) ", " Z(t) "\n\t"
+#define INSERT_TABLE(t, place, p)                                                 \
+  TABLE_OFFSET(#place "+" #p)                                                     \
+  "vinserti32x4 $" #p ", (%[dictionary], %%rax), " Z(t) ", " Z(t) "\n\t"
 #define PUT_TABLES(t, place)                                                      \
   TABLE_OFFSET(#place) "vmovdqa64 (%[dictionary], %%rax), %%xmm" #t "\n\t"         \
   INSERT_TABLE(t, place, 1) INSERT_TABLE(t, place, 2) INSERT_TABLE(t, place, 3)
@@ -57,11 +57,6 @@ alignas(64) constexpr OctetSums kOctetSums;
   "vpandd " line ", " Z(31) ", " Z(w) "\n\t"                                      \
   ".endif\n\t"                                                                    \
   "vpshufb " Z(w) ", " Z(t) ", " Z(w) "\n\t"
-
-// The first eight inputs of v and w in `first`, which may be neither, the others in `second`, which may.
-#define UNPACK(v, w, first, second)                                               \
-  "vpunpcklqdq " Z(w) ", " Z(v) ", " Z(first) "\n\t"                              \
-  "vpunpckhqdq " Z(w) ", " Z(v) ", " Z(second) "\n\t"
 
 // Inputs 8 i .. 8 i + 7 of group g and row r. Up to four rows have two sums for each half, those of odd i in few_a and
 // few_b: a product takes 4 cycles and one begins every cycle.
@@ -114,45 +109,27 @@ alignas(64) constexpr OctetSums kOctetSums;
   ".endif\n\t"                                                                    \
   ".endif\n\t"
 
-// Sixteen inputs, from 16 u on, of group g: (28, b0) are its first eight, (b1, b3) the others. What follows them is looked
-// up from four lines at `at` of `codes` in tables t0 .. t3 and is then in (28, b1) and (b2, b0).
-#define UNIT(g, u, upper, codes, at, t0, t1, t2, t3, b0, b1, b2, b3, put_first, put_second) \
-  put_first                                                                       \
-  LOOK_UP(upper, #at "(%[" #codes "])", b2, t0)                                   \
-  LOOK_UP(upper, #at "+64(%[" #codes "])", 29, t1)                                \
-  EVEN_ROWS(g, 2*(u), 28, b0)                                                     \
-  put_second                                                                      \
-  UNPACK(b2, 29, 28, b2)                                                          \
-  LOOK_UP(upper, #at "+128(%[" #codes "])", 29, t2)                               \
-  LOOK_UP(upper, #at "+192(%[" #codes "])", b0, t3)                               \
-  ODD_ROWS(g, 2*(u)+1, b1, b3)                                                    \
-  UNPACK(29, b0, b1, b0)
+// Sixteen inputs, from 16 u on, of group g, whose tables are a and b and whose lines lie at `at`. The first eight are in
+// (24, 25) already; those of the 16 after them, at `next_at` of `next`, in tables next_a and next_b, are at the end.
+#define UNIT(g, u, at, a, b, next, next_at, next_a, next_b, put_tables)            \
+  put_tables                                                                      \
+  LOOK_UP(1, #at "(%[codes])", 26, a) LOOK_UP(1, #at "+64(%[codes])", 27, b)      \
+  EVEN_ROWS(g, 2*(u), 24, 25)                                                     \
+  LOOK_UP(0, #next_at "(%[" #next "])", 24, next_a)                               \
+  LOOK_UP(0, #next_at "+64(%[" #next "])", 25, next_b)                            \
+  ODD_ROWS(g, 2*(u)+1, 26, 27)
 
 // The first group's tables, and what the first UNIT expects.
-#define FIRST_UNIT(t0, t1, t2, t3)                                                \
-  PUT_TABLES(t0, 0) PUT_TABLES(t1, 4) PUT_TABLES(t2, 8) PUT_TABLES(t3, 12)        \
-  LOOK_UP(0, "(%[codes])", 25, t0) LOOK_UP(0, "64(%[codes])", 29, t1)             \
-  UNPACK(25, 29, 28, 25)                                                          \
-  LOOK_UP(0, "128(%[codes])", 27, t2) LOOK_UP(0, "192(%[codes])", 29, t3)         \
-  UNPACK(27, 29, 24, 27)
+#define FIRST_UNIT                                                                \
+  PUT_TABLES(20, 0) PUT_TABLES(21, 4)                                             \
+  LOOK_UP(0, "(%[codes])", 24, 20) LOOK_UP(0, "64(%[codes])", 25, 21)
 
-// A group with tables a0 .. a3, which puts those of the next together in b0 .. b3.
-#define GROUP(g, next, next_at, a0, a1, a2, a3, b0, b1, b2, b3)                   \
-  UNIT(g, 0, 1, codes, 512*(g), a0, a1, a2, a3, 24, 25, 26, 27,                   \
-       PUT_TABLES(b0, 16*(1+(g))), PUT_TABLES(b1, 16*(1+(g))+4))                  \
-  UNIT(g, 1, 0, codes, 512*(g)+256, a0, a1, a2, a3, 25, 26, 27, 24,               \
-       PUT_TABLES(b2, 16*(1+(g))+8), PUT_TABLES(b3, 16*(1+(g))+12))               \
-  UNIT(g, 2, 1, codes, 512*(g)+256, a0, a1, a2, a3, 26, 27, 24, 25, , )           \
-  UNIT(g, 3, 0, next, next_at, b0, b1, b2, b3, 27, 24, 25, 26, , )
-
-// A group with tables 20 .. 23, and at its end those of the next.
-#define GROUP_OF_MANY(g, next, next_at)                                           \
-  UNIT(g, 0, 1, codes, 512*(g), 20, 21, 22, 23, 24, 25, 26, 27, , )               \
-  UNIT(g, 1, 0, codes, 512*(g)+256, 20, 21, 22, 23, 25, 26, 27, 24, , )           \
-  UNIT(g, 2, 1, codes, 512*(g)+256, 20, 21, 22, 23, 26, 27, 24, 25, ,             \
-       PUT_TABLES(20, 16*(1+(g))) PUT_TABLES(21, 16*(1+(g))+4))                   \
-  UNIT(g, 3, 0, next, next_at, 20, 21, 22, 23, 27, 24, 25, 26,                    \
-       PUT_TABLES(22, 16*(1+(g))+8) PUT_TABLES(23, 16*(1+(g))+12), )
+// A group with tables a and b, which puts those of the next together in next_a and next_b.
+#define GROUP(g, next, next_at, a, b, next_a, next_b)                             \
+  UNIT(g, 0, 512*(g), a, b, codes, 512*(g)+128, a, b, PUT_TABLES(next_a, 8*(1+(g))))       \
+  UNIT(g, 1, 512*(g)+128, a, b, codes, 512*(g)+256, a, b, PUT_TABLES(next_b, 8*(1+(g))+4)) \
+  UNIT(g, 2, 512*(g)+256, a, b, codes, 512*(g)+384, a, b, )                       \
+  UNIT(g, 3, 512*(g)+384, a, b, next, next_at, next_a, next_b, )
 
 // Two lanes are one output.
 #define FINISH_ROW(r, a, b, few_a, few_b)                                         \
@@ -175,7 +152,7 @@ alignas(64) constexpr OctetSums kOctetSums;
   "xmm29", "xmm30", "xmm31"
 
 // Some steps of a panel from step `first` on. kFetch: as kWholeStream says. The last step looks the first lines of its
-// own up again in place of those behind it, and reads 16 table numbers too many: codes.
+// own up again in place of those behind it, and reads 8 table numbers too many: codes.
 template <int kRows, int kFetch>
 inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, int64_t first, int64_t steps,
                       const int8_t* activations, const uint8_t* ahead, int32_t* sums) {
@@ -188,10 +165,9 @@ inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, int64_
       "vpbroadcastd %%eax, %%zmm31\n\t"
       ZERO4(0, 1, 2, 3) ZERO4(4, 5, 6, 7) ZERO4(8, 9, 10, 11) ZERO4(12, 13, 14, 15)
       ".if %c[rows] > 8\n\t"
-      ZERO4(16, 17, 18, 19) FIRST_UNIT(20, 21, 22, 23)
-      ".else\n\t"
-      FIRST_UNIT(16, 17, 18, 19)
+      ZERO4(16, 17, 18, 19)
       ".endif\n\t"
+      FIRST_UNIT
       ".p2align 5\n"
       "1:\n\t"
       ".if %c[fetch] == 16\n\t"
@@ -202,13 +178,9 @@ inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, int64_
       "lea 1024(%[codes]), %[next]\n\t"
       "cmp $1, %[steps]\n\t"
       "cmove %[codes], %[next]\n\t"
-      ".if %c[rows] > 8\n\t"
-      GROUP_OF_MANY(0, codes, 512) GROUP_OF_MANY(1, next, 0)
-      ".else\n\t"
-      GROUP(0, codes, 512, 16, 17, 18, 19, 20, 21, 22, 23) GROUP(1, next, 0, 20, 21, 22, 23, 16, 17, 18, 19)
-      ".endif\n\t"
+      GROUP(0, codes, 512, 20, 21, 22, 23) GROUP(1, next, 0, 22, 23, 20, 21)
       "add $1024, %[codes]\n\t"
-      "add $32, %[tables]\n\t"
+      "add $16, %[tables]\n\t"
       "add $(128*%c[rows]), %[act]\n\t"
       ".if %c[fetch] == 16\n\t"
       "add $256, %[ahead]\n\t"

@@ -12,8 +12,10 @@
 // Interleaved, for targets whose table says so (KernelTable::reads_interleaved):
 //   quads panel, of w8: codes [I / 4][16][4], a byte = weight + 128: 16 outputs' products with four inputs are one
 //             vector instruction and need no adding up at the end.
-//   octets panel, of w4: tables [I / 64][16], zero-padded to whole lines; codes [I / 32][16][16]: low nibbles =
-//             inputs 0 .. 15 of 32, high = 16 .. 31. They are multiplied as vectors of 8 outputs by 8 inputs.
+//   octets panel, of w4: tables [I / 64][8], zero-padded to whole lines; codes [I / 16][16][8]: low nibbles = inputs
+//             0 .. 7 of 16, high = 8 .. 15. A line is 8 outputs by 8 inputs, twice.
+// Outputs 2 k and 2 k + 1 have the same tables: two of them are 16 bytes of a line of octets, what one vpshufb looks up
+// in one table. Lines have each number twice.
 // The value of a weight is row_scales[o] * weight, for all.
 #pragma once
 
@@ -24,6 +26,7 @@ namespace hydrant::kernels {
 inline constexpr int64_t kPanelOutputs = 16;
 inline constexpr int64_t kStepInputs = 128;
 inline constexpr int64_t kGroupInputs = 64;
+inline constexpr int64_t kPanelPairs = kPanelOutputs / 2;  // of outputs that share their tables
 inline constexpr int64_t kNumTables = 256;
 inline constexpr int64_t kTableEntries = 16;
 inline constexpr int64_t kLineBytes = 64;
@@ -69,7 +72,10 @@ struct PackedMatrix {
   bool is_4_bit() const { return type == PackedType::kW4 || type == PackedType::kOctets; }
   // Where an octets panel's codes begin: behind its table numbers.
   int64_t code_offset() const { return type == PackedType::kOctets ? table_lines() * kLineBytes : 0; }
-  int64_t table_lines() const { return is_4_bit() ? (steps() + 1) / 2 : 0; }
+  int64_t table_lines() const {
+    if (type == PackedType::kOctets) return (steps() + 3) / 4;
+    return type == PackedType::kW4 ? (steps() + 1) / 2 : 0;
+  }
   int64_t panel_bytes() const { return (table_lines() + steps() * kPanelOutputs * (is_4_bit() ? 1 : 2)) * kLineBytes; }
   int64_t bytes() const { return num_panels() * (panel_bytes() + kPanelOutputs * 4); }
 };

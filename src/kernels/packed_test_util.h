@@ -121,9 +121,9 @@ class TestPackedMatrix {
       return codes[((step * 2 + half) * kPanelOutputs + o) * kLineBytes + place] - 128;
     if (matrix_.type == PackedType::kQuads) return codes[(input / 4 * kPanelOutputs + o) * 4 + input % 4] - 128;
     if (matrix_.type == PackedType::kOctets) {
-      const uint8_t table = panel[(2 * step + half) * kPanelOutputs + o];
-      const uint8_t pair = codes[(input / 32 * kPanelOutputs + o) * 16 + input % 16];
-      return dictionary_[table * kTableEntries + (input % 32 < 16 ? pair & 15 : pair >> 4)] - 128;
+      const uint8_t table = panel[(2 * step + half) * 8 + o / 2];
+      const uint8_t byte = codes[(input / 16 * kPanelOutputs + o) * 8 + input % 8];
+      return dictionary_[table * kTableEntries + (input % 16 < 8 ? byte & 15 : byte >> 4)] - 128;
     }
     const uint8_t* two_steps = panel + step / 2 * 33 * kLineBytes;
     const uint8_t line = two_steps[(1 + step % 2 * kPanelOutputs + o) * kLineBytes + place];

@@ -102,6 +102,8 @@ std::vector<std::shared_ptr<const quant::PackedWeight>> PackedFromFile(const Sto
         reinterpret_cast<const float*>(packed.scales.data) + s * matrix.num_panels() * kernels::kPanelOutputs;
     weight->format = format;
     weight->owner = stored.view.owner;
+    weight->file = stored.file;
+    weight->name = name;
     weights.push_back(std::move(weight));
   }
   return weights;

@@ -21,6 +21,7 @@ using kernels::CodesAtW4;
 using kernels::kGroupInputs;
 using kernels::kLineBytes;
 using kernels::kPanelOutputs;
+using kernels::kPanelPairs;
 using kernels::kStepInputs;
 using kernels::PackedMatrix;
 using kernels::PackedType;
@@ -126,9 +127,9 @@ struct OctetPlace {
 };
 
 OctetPlace PlaceInOctets(const PackedMatrix& m, int64_t o, int64_t i) {
-  return {.table = i / kGroupInputs * kPanelOutputs + o,
-          .code = m.code_offset() + (i / 32 * kPanelOutputs + o) * 16 + i % 16,
-          .shift = i % 32 < 16 ? 0 : 4};
+  return {.table = i / kGroupInputs * kPanelPairs + o / 2,
+          .code = m.code_offset() + (i / 16 * kPanelOutputs + o) * 8 + i % 8,
+          .shift = i % 16 < 8 ? 0 : 4};
 }
 
 int WeightOctets(const PackedMatrix& m, const uint8_t* panel, int64_t o, int64_t i) {
@@ -162,7 +163,7 @@ void CopyPanelW8(const PackedMatrix& shape, const uint8_t* source, uint8_t* targ
 
 // Two words of eight nibble pairs: the lower nibbles of both as one word, and the upper ones. A line of w4 is one
 // output's codes of two groups, the first in its lower nibbles: eight words of eight inputs. A word of octets is eight
-// inputs of one group in its lower nibbles, and those 16 on. So this turns either into the other.
+// inputs in its lower nibbles and the next eight. So this turns either into the other.
 struct Words {
   uint64_t first, second;
 };
@@ -172,18 +173,37 @@ Words SwapNibbles(Words words) {
           (words.first >> 4 & kLower) | (words.second & ~kLower)};
 }
 
-// `lines` and `octets` have the same sizes.
+void CopyWords(const uint8_t* source, const std::array<int64_t, 2>& from, uint8_t* target,
+               const std::array<int64_t, 2>& to) {
+  Words words;
+  std::memcpy(&words.first, source + from[0], sizeof(uint64_t));
+  std::memcpy(&words.second, source + from[1], sizeof(uint64_t));
+  words = SwapNibbles(words);
+  std::memcpy(target + to[0], &words.first, sizeof(uint64_t));
+  std::memcpy(target + to[1], &words.second, sizeof(uint64_t));
+}
+
+// Octets have one table number where lines have two.
+void CheckPairs(const PackedWeight& weight, int64_t panel) {
+  const PackedMatrix& m = weight.matrix;
+  const uint8_t* lines = m.panels + panel * m.panel_bytes();
+  for (int64_t step = 0; step < m.steps(); ++step) {
+    for (int64_t o = 0; o < kPanelOutputs; o += 2) {
+      const uint8_t* tables = lines + TablesAtW4(step) + 2 * o;
+      if (std::equal(tables, tables + 2, tables + 2)) continue;
+      const int64_t output = panel * kPanelOutputs + o;
+      throw FileError(weight.file,
+                      "tensor '" + weight.name + "' has different tables for rows " + std::to_string(output) + " and " +
+                          std::to_string(output + 1) + ", expected the same (step " + std::to_string(step) + ")",
+                      "convert the model again with 'hydrant convert'");
+    }
+  }
+}
+
 void CopyPanelW4(const PackedMatrix& lines, const PackedMatrix& octets, bool to_octets, const uint8_t* source,
                  uint8_t* target) {
-  std::memset(target, 0, static_cast<size_t>(lines.panel_bytes()));  // table numbers of a step that there is not
-  const auto copy_words = [&](const std::array<int64_t, 2>& from, const std::array<int64_t, 2>& to) {
-    Words words;
-    std::memcpy(&words.first, source + from[0], sizeof(uint64_t));
-    std::memcpy(&words.second, source + from[1], sizeof(uint64_t));
-    words = SwapNibbles(words);
-    std::memcpy(target + to[0], &words.first, sizeof(uint64_t));
-    std::memcpy(target + to[1], &words.second, sizeof(uint64_t));
-  };
+  // Also table numbers of a step that there is not.
+  std::memset(target, 0, static_cast<size_t>((to_octets ? octets : lines).panel_bytes()));
   for (int64_t line = 0; line < lines.steps() * kPanelOutputs; ++line) {
     const int64_t o = line % kPanelOutputs, step = line / kPanelOutputs, input = step * kStepInputs;
     const int64_t tables = TablesAtW4(step) + 2 * o, codes = CodesAtW4(step) + o * kLineBytes;
@@ -192,10 +212,10 @@ void CopyPanelW4(const PackedMatrix& lines, const PackedMatrix& octets, bool to_
       target[to_octets ? groups[g].table : tables + g] = source[to_octets ? tables + g : groups[g].table];
     }
     for (int64_t i = 0; i < 4; ++i) {
-      const int64_t at = codes + i / 2 * 32 + i % 2 * 8, offset = i / 2 * 16 * kPanelOutputs + i % 2 * 8;
-      const std::array<int64_t, 2> in_line = {at, at + 16};
-      const std::array<int64_t, 2> in_octets = {groups[0].code + offset, groups[1].code + offset};
-      to_octets ? copy_words(in_line, in_octets) : copy_words(in_octets, in_line);
+      const std::array<int64_t, 2> in_line = {codes + 16 * i, codes + 16 * i + 8};
+      const std::array<int64_t, 2> in_octets = {groups[0].code + 8 * kPanelOutputs * i,
+                                                groups[1].code + 8 * kPanelOutputs * i};
+      to_octets ? CopyWords(source, in_line, target, in_octets) : CopyWords(source, in_octets, target, in_line);
     }
   }
 }
@@ -277,6 +297,7 @@ std::shared_ptr<const PackedWeight> InLayout(const PackedWeight& weight, kernels
     for (int64_t p = begin; p < end; ++p) {
       const uint8_t* source = from.panels + p * from.panel_bytes();
       uint8_t* target = memory.get() + p * to.panel_bytes();
+      if (from.type == PackedType::kW4) CheckPairs(weight, p);
       if (from.is_4_bit()) {
         CopyPanelW4(interleaves ? from : to, interleaves ? to : from, interleaves, source, target);
       } else {
@@ -296,14 +317,20 @@ std::shared_ptr<const PackedWeight> InLayout(const PackedWeight& weight, kernels
   return moved;
 }
 
+std::vector<int8_t> UnpackRow(const PackedMatrix& matrix, int64_t output) {
+  const uint8_t* panel = matrix.panels + output / kPanelOutputs * matrix.panel_bytes();
+  std::vector<int8_t> row(static_cast<size_t>(matrix.inputs));
+  for (size_t i = 0; i < row.size(); ++i) {
+    row[i] = static_cast<int8_t>(WeightAt(matrix, panel, output % kPanelOutputs, static_cast<int64_t>(i)));
+  }
+  return row;
+}
+
 std::vector<float> Unpack(const PackedMatrix& matrix) {
   std::vector<float> weights;
   weights.reserve(static_cast<size_t>(matrix.outputs * matrix.inputs));
   for (int64_t o = 0; o < matrix.outputs; ++o) {
-    const uint8_t* panel = matrix.panels + o / kPanelOutputs * matrix.panel_bytes();
-    for (int64_t i = 0; i < matrix.inputs; ++i) {
-      weights.push_back(matrix.row_scales[o] * static_cast<float>(WeightAt(matrix, panel, o % kPanelOutputs, i)));
-    }
+    for (const int8_t q : UnpackRow(matrix, o)) weights.push_back(matrix.row_scales[o] * static_cast<float>(q));
   }
   return weights;
 }

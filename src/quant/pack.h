@@ -38,9 +38,12 @@ std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat
                                          base::ThreadPool& pool);
 
 // The same weights in the other layout (kernels/packed.h), in memory of their own. What was read from a mapped file is
-// given back to it.
+// given back to it. Throws FileError where lines of w4 have different tables for two outputs that share theirs.
 std::shared_ptr<const PackedWeight> InLayout(const PackedWeight& weight, kernels::PackedLayout layout,
                                              base::ThreadPool& pool);
+
+// The integers of an output, -127 .. 127, [I].
+std::vector<int8_t> UnpackRow(const kernels::PackedMatrix& matrix, int64_t output);
 
 // The weights that the codes stand for, [O, I]: the slow twin of every reader.
 std::vector<float> Unpack(const kernels::PackedMatrix& matrix);

@@ -139,6 +139,36 @@ TEST(PackTest, QuadsAndOctetsAreTheSameWeights) {
   }
 }
 
+// A table number in an octets panel is that of both its outputs.
+TEST(PackTest, TwoOutputsShareTheirTables) {
+  base::ThreadPool pool(1, false);
+  const auto packed = Pack(RandomSource(DType::kF32, 19, 200, 14)->matrix, WeightFormat::kW4A8, {}, pool);
+  const kernels::PackedMatrix& m = packed->matrix;
+  for (int64_t p = 0; p < m.num_panels(); ++p) {
+    for (int64_t i = 0; i < 2 * 16 * 2; i += 4) {  // [2 steps][16 outputs][2 halves]
+      const uint8_t* tables = m.panels + p * m.panel_bytes() + i;
+      EXPECT_EQ(std::memcmp(tables, tables + 2, 2), 0) << "panel " << p << " at " << i;
+    }
+  }
+}
+
+// Only a file that another tool wrote has such.
+TEST(PackTest, LinesWithTablesForEachOutputAreRefusedAsOctets) {
+  base::ThreadPool pool(2, false);
+  auto packed = *Pack(RandomSource(DType::kF32, 40, 300, 15)->matrix, WeightFormat::kW4A8, {}, pool);
+  packed.file = "m.safetensors";
+  packed.name = "w";
+  auto* panels = const_cast<uint8_t*>(packed.matrix.panels);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  panels[packed.matrix.panel_bytes() + kernels::TablesAtW4(2) + 2 * 7 + 1] ^= 1;
+  try {
+    InLayout(packed, kernels::PackedLayout::kInterleaved, pool);
+    FAIL() << "not refused";
+  } catch (const FileError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("m.safetensors: tensor 'w' has different tables for rows 22 and 23, expected "
+                                        "the same (step 2)"));
+  }
+}
+
 TEST(PackTest, ASliceIsPackedAsAMatrixOfItsOwn) {
   base::ThreadPool pool(1, false);
   const auto source = RandomSource(DType::kF32, 20, 512, 8);

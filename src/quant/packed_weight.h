@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "kernels/packed.h"
@@ -41,6 +42,7 @@ struct PackedWeight {
   kernels::PackedMatrix matrix;
   WeightFormat format = WeightFormat::kW8A8;
   std::shared_ptr<const void> owner;  // what keeps the panels, scales and dictionary alive
+  std::string file, name;             // of one from a converted file: for errors
 };
 
 }  // namespace hydrant::quant
