@@ -235,7 +235,7 @@ template <int kOutputs, Ahead kFetch>
   if (kFetch != Ahead::kInTurns) FetchToL1(tables + kNibblesAhead);
 }
 
-// The same with w4 as it lies: a table serves two products of an output, and what is loaded of a row two outputs.
+// The same with w4 as it lies: a table serves two products each of two outputs, and so does what is loaded of a row.
 template <int kRows, int kOutputs, Ahead kFetch>
 [[gnu::always_inline]] inline void SumNibbles(const Part& part, int64_t first) {
   constexpr bool kInTurns = kFetch == Ahead::kInTurns;
@@ -251,10 +251,10 @@ template <int kRows, int kOutputs, Ahead kFetch>
 #pragma GCC unroll 4
     for (int64_t k = 0; k < kOutputs; ++k) {  // half a step of two outputs
       const int64_t half = k / (kOutputs / 2), pair = k % (kOutputs / 2) * 2;
+      const __m256i entries = Entries(part.dictionary, tables, pair, half);  // both outputs'
       __m256i weights[2][2];
 #pragma GCC unroll 2
       for (int64_t o = 0; o < 2; ++o) {
-        const __m256i entries = Entries(part.dictionary, tables, pair + o, half);
         const uint8_t* line = lines + (pair + o) * kLineBytes;
         weights[0][o] = _mm256_shuffle_epi8(entries, Nibbles(Load(line), half));
         weights[1][o] = _mm256_shuffle_epi8(entries, Nibbles(Load(line + 32), half));
@@ -293,16 +293,17 @@ template <int kRows, int kOutputs, Ahead kFetch>
   for (int64_t o = 0; o < kPanelOutputs; o += kOutputs) SumNibbles<kRows, kOutputs, kFetch>(part, o);
 }
 
-// `steps` steps of a w4 panel from step `first` on to bytes of weight + 128, [2 steps][16][64].
+// `steps` steps of a w4 panel from step `first` on to bytes of weight + 128, [2 steps][16][64]. Two outputs have one
+// table.
 [[gnu::noinline]] void Expand(const PackedMatmulArgs& args, const uint8_t* panel, int64_t first, int64_t steps,
                               uint8_t* to) {
   for (int64_t s = first; s < first + steps; ++s, to += 2 * kChunkBytes) {
     const uint8_t *codes = panel + CodesAtW4(s), *tables = panel + TablesAtW4(s);
-    for (int64_t o = 0; o < kPanelOutputs; ++o) {
-      const __m256i low = Entries(args.dictionary, tables, o, 0), high = Entries(args.dictionary, tables, o, 1);
-      for (int64_t part = 0; part < 64; part += 32) {
-        const __m256i line = Load(codes + o * kLineBytes + part);
-        uint8_t* at = to + o * kLineBytes + part;
+    for (int64_t pair = 0; pair < kPanelOutputs; pair += 2) {
+      const __m256i low = Entries(args.dictionary, tables, pair, 0), high = Entries(args.dictionary, tables, pair, 1);
+      for (int64_t part = 0; part < 2 * kLineBytes; part += 32) {
+        const __m256i line = Load(codes + pair * kLineBytes + part);
+        uint8_t* at = to + pair * kLineBytes + part;
         _mm256_store_si256(reinterpret_cast<__m256i*>(at), _mm256_shuffle_epi8(low, Nibbles(line, 0)));
         _mm256_store_si256(reinterpret_cast<__m256i*>(at + kChunkBytes), _mm256_shuffle_epi8(high, Nibbles(line, 1)));
       }

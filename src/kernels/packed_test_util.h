@@ -88,7 +88,8 @@ inline int32_t DrawValue(std::mt19937& random, Values values, int32_t lowest) {
   return lowest + static_cast<int32_t>(random() % static_cast<uint32_t>(128 - lowest));
 }
 
-// A packed matrix of random weights, padding included: padded inputs meet codes of 0, padded outputs are dropped.
+// A packed matrix of random weights, padding included: padded inputs meet codes of 0, padded outputs are dropped. Two
+// outputs have the same tables.
 class TestPackedMatrix {
  public:
   TestPackedMatrix(PackedType type, int64_t outputs, int64_t inputs, uint32_t seed, Values values = Values::kRandom)
@@ -103,6 +104,7 @@ class TestPackedMatrix {
     for (int64_t i = 0; i < dictionary_.size(); ++i) dictionary_[i] = weight();
     for (int64_t i = 0; i < panels_.size(); ++i)
       panels_[i] = matrix_.is_4_bit() ? static_cast<uint8_t>(random()) : weight();
+    if (type == PackedType::kW4) ShareTables();
     matrix_.row_scales = row_scales_.data();
     matrix_.panels = panels_.data();
     matrix_.dictionary = matrix_.is_4_bit() ? dictionary_.data() : nullptr;
@@ -132,6 +134,18 @@ class TestPackedMatrix {
   }
 
  private:
+  void ShareTables() {
+    for (int64_t p = 0; p < matrix_.num_panels(); ++p) {
+      for (int64_t step = 0; step < matrix_.steps(); ++step) {
+        const int64_t tables = p * matrix_.panel_bytes() + step / 2 * 33 * kLineBytes + step % 2 * 2 * kPanelOutputs;
+        for (int64_t i = tables; i < tables + 2 * kPanelOutputs; i += 4) {
+          panels_[i + 2] = panels_[i];
+          panels_[i + 3] = panels_[i + 1];
+        }
+      }
+    }
+  }
+
   PackedMatrix matrix_;
   GuardedArray<float> row_scales_;
   GuardedArray<uint8_t> panels_, dictionary_;
