@@ -8,6 +8,7 @@
 #include "kernels/packed.h"
 #include "kernels/row_block_util.h"
 #include "micro.h"
+#include "quant/pack.h"
 
 namespace hydrant::micro {
 namespace {
@@ -24,6 +25,7 @@ class Problem {
     matrix_.outputs = outputs;
     matrix_.inputs = inputs;
     panels_ = RandomLines<uint8_t>(matrix_.num_panels() * matrix_.panel_bytes(), 2);
+    quant::ShareTables(matrix_, panels_.get());
     dictionary_ = RandomLines<uint8_t>(kernels::kNumTables * kernels::kTableEntries, 3);
     for (int64_t i = 0; i < kernels::kNumTables * kernels::kTableEntries; ++i) dictionary_[i] |= 1;
     row_scales_.assign(static_cast<size_t>(outputs), 0.01F);

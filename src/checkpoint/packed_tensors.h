@@ -10,8 +10,8 @@
 namespace hydrant::checkpoint {
 
 // Layouts of kernels/packed.h. A file of another one is refused: its panels would be read as wrong weights. (1 was
-// lines with all table numbers of a panel before its codes, 2 was interleaved with lines of 8 outputs by 16 inputs; 3 and
-// 4 were lines and interleaved with tables of their own for each output.)
+// lines with all table numbers of a panel before its codes, 2 was interleaved with lines of 8 outputs by 16 inputs; 3
+// and 4 were lines and interleaved with tables of their own for each output.)
 inline constexpr const char* kInterleavedLayout = "6";
 inline constexpr const char* kLinesLayout = "5";
 

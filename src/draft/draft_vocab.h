@@ -23,8 +23,8 @@ std::vector<int32_t> ReadDraftVocab(const std::string& file, int64_t vocab_size)
 // The `count` most frequent tokens of a text, ascending; among equals the lower ids. count is cut to the vocabulary.
 std::vector<int32_t> MostFrequentTokens(std::span<const int32_t> text, int64_t count, int64_t vocab_size);
 
-// Cuts lm heads to the outputs of some tokens. Heads that share a matrix share the cut one. A packed one becomes lines of
-// 8 bits with the same integers, for tokens whose outputs shared 4-bit tables come apart.
+// Cuts lm heads to the outputs of some tokens. Heads that share a matrix share the cut one. A packed one becomes lines
+// of 8 bits with the same integers, for tokens whose outputs shared 4-bit tables come apart.
 class LmHeadCutter {
  public:
   explicit LmHeadCutter(std::span<const int32_t> tokens) : tokens_(tokens) {}

@@ -17,6 +17,7 @@
 #include "hydrant/error.h"
 #include "model/linear_packer.h"
 #include "quant/dictionary.h"
+#include "quant/pack.h"
 
 namespace hydrant::eval {
 namespace {
@@ -64,17 +65,6 @@ void ForLinears(const model::LayerWeights& w, const Fn& fn) {
 int64_t MacsOf(const model::Linear& linear) {
   if (linear.packed) return linear.packed->matrix.outputs * linear.packed->matrix.inputs;
   return linear.weight.shape[0] * (linear.num_inputs < 0 ? linear.weight.shape[1] : linear.num_inputs);
-}
-
-// In lines the second of two outputs repeats the first one's table numbers (kernels/packed.h).
-void ShareTables(const kernels::PackedMatrix& matrix, uint8_t* panels) {
-  if (matrix.type != kernels::PackedType::kW4) return;
-  for (int64_t p = 0; p < matrix.num_panels(); ++p, panels += matrix.panel_bytes()) {
-    for (int64_t step = 0; step < matrix.steps(); ++step) {
-      uint8_t* tables = panels + kernels::TablesAtW4(step);
-      for (int64_t o = 0; o < kernels::kPanelOutputs; o += 2) std::memcpy(tables + 2 * o + 2, tables + 2 * o, 2);
-    }
-  }
 }
 
 }  // namespace
@@ -221,7 +211,7 @@ bool RandomWeights::Build(const kernels::Queue& queue, const FillProgress& on_pr
       }
     });
     Place(piece, *queue.table, memory);
-    if (quant::IsPacked(piece.format)) ShareTables(piece.linear->packed->matrix, memory.get() + piece.offset);
+    if (quant::IsPacked(piece.format)) quant::ShareTables(piece.linear->packed->matrix, memory.get() + piece.offset);
     done += piece.bytes;
     if (on_progress && !on_progress(static_cast<double>(done) / static_cast<double>(bytes_))) return false;
   }

@@ -7,8 +7,8 @@
 // and its upper nibbles, and 128 bits of it are two outputs, which share a table: vpshufb looks all of it up at once.
 // On Zen 4 vpshufb, vpandd and shifts find ports beside products; vpermi2b, vpternlog and broadcasts of 16 bytes, which
 // outputs with tables of their own or longer lanes would need, do not, and two unpacked lines of 4 outputs x 16 inputs
-// are twice as many instructions for those ports (share of the multiply peak from L2, 3, 4, 5, 6, 8 rows .75 .85 .93 .97
-// .985, so .88 .95 .98 .98 .99; beside a busy neighbour 4, 6, 8 rows .74 .88 .89, so .89 .94 .95).
+// are twice as many instructions for those ports (share of the multiply peak from L2, 3, 4, 5, 6, 8 rows .75 .85 .93
+// .97 .985, so .88 .95 .98 .98 .99; beside a busy neighbour 4, 6, 8 rows .74 .88 .89, so .89 .94 .95).
 //
 // The next eight inputs' weights are looked up between the products of these, the next group's tables put together
 // during this one.

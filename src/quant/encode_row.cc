@@ -194,7 +194,8 @@ void PairEncoderW4::ChooseTables(const RowPair& rows, std::span<const float> imp
     if (largest == 0.0F) return;
     const float top = largest * clip / 127.0F;
     const std::array<float, 2> scales = {top * sizes[0], top * sizes[1]};
-    const double error = TryScales(rows, importance, scales, tables) * static_cast<double>(clip) * static_cast<double>(clip);
+    const double error =
+        TryScales(rows, importance, scales, tables) * static_cast<double>(clip) * static_cast<double>(clip);
     if (error < best) {
       best = error;
       pair.scales = scales;

@@ -131,9 +131,9 @@ TEST(EncodeRowTest, AGroupOfZerosIsExactlyZero) {
   EXPECT_NE(Decoded(row, 0), 0.0F);
 }
 
-// What rows that share their tables pay, and rows that need not: relative squared error, min-max = 1. In the design each
-// output has tables of its own, bent levels of a normal distribution: Gaussian 0.65, Student t 0.55, one weight of 25
-// sigma 0.71.
+// What rows that share their tables pay, and rows that need not: relative squared error, min-max = 1. In the design
+// each output has tables of its own, bent levels of a normal distribution: Gaussian 0.65, Student t 0.55, one weight of
+// 25 sigma 0.71.
 struct Errors {
   double alone = 0, in_pairs = 0, base = 0;
 

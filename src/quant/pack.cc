@@ -317,6 +317,16 @@ std::shared_ptr<const PackedWeight> InLayout(const PackedWeight& weight, kernels
   return moved;
 }
 
+void ShareTables(const PackedMatrix& shape, uint8_t* panels) {
+  if (shape.type != PackedType::kW4) return;
+  for (int64_t p = 0; p < shape.num_panels(); ++p, panels += shape.panel_bytes()) {
+    for (int64_t step = 0; step < shape.steps(); ++step) {
+      uint8_t* tables = panels + TablesAtW4(step);
+      for (int64_t o = 0; o < kPanelOutputs; o += 2) std::memcpy(tables + 2 * o + 2, tables + 2 * o, 2);
+    }
+  }
+}
+
 std::vector<int8_t> UnpackRow(const PackedMatrix& matrix, int64_t output) {
   const uint8_t* panel = matrix.panels + output / kPanelOutputs * matrix.panel_bytes();
   std::vector<int8_t> row(static_cast<size_t>(matrix.inputs));

@@ -42,6 +42,9 @@ std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat
 std::shared_ptr<const PackedWeight> InLayout(const PackedWeight& weight, kernels::PackedLayout layout,
                                              base::ThreadPool& pool);
 
+// Gives panels of any bytes the tables that two outputs share, where they are lines of w4: for random weights.
+void ShareTables(const kernels::PackedMatrix& shape, uint8_t* panels);
+
 // The integers of an output, -127 .. 127, [I].
 std::vector<int8_t> UnpackRow(const kernels::PackedMatrix& matrix, int64_t output);
 
