@@ -36,6 +36,9 @@ constexpr int64_t kGridPoints = 2 * kGridLimit + 1;
 // better.
 constexpr std::array<float, 14> kClips = {1.0F, 0.95F, 0.9F,  0.85F, 0.8F, 0.75F, 0.7F,
                                           0.6F, 0.5F,  0.42F, 0.35F, 0.3F, 0.25F, 0.2F};
+// A row beside one of few large weights gets a scale of at most so many times its own: an eighth of 127 still holds 16
+// levels well.
+constexpr float kMostApart = 8;
 // The search ends after so many clips in a row that were worse than the best.
 constexpr int kPatience = 2;
 
@@ -45,7 +48,7 @@ float LargestMagnitude(std::span<const float> weights) {
   return largest;
 }
 
-float Size(std::span<const float> weights) {
+float RootMeanSquare(std::span<const float> weights) {
   double sum = 0;
   for (const float w : weights) sum += static_cast<double>(w) * static_cast<double>(w);
   return static_cast<float>(std::sqrt(sum / static_cast<double>(weights.size())));
@@ -121,18 +124,18 @@ int64_t PairEncoderW4::FirstTable(float largest) const {
   return std::clamp(reach - kScalesBelow, int64_t{0}, kNumScales - kScalesTried) * kNumShapes;
 }
 
-// Adds a group's squared error with each of the tables from `first` on, in units of scale^2. Returns what is lost with
-// every table, beyond 127. (Sums as vectors stay in registers; an array went to memory and back for each weight, twice
-// as long, or was not vectorised at all.)
+// Adds scale.weight times a group's squared error with each of the tables from `first` on, in units of scale^2. Returns
+// what is lost with every table, beyond 127. (Sums as vectors stay in registers; an array went to memory and back for
+// each weight, twice as long, or was not vectorised at all.)
 HYDRANT_WIDER_VECTORS
-double PairEncoderW4::AddErrors(std::span<const float> weights, const float* importance, float scale, int64_t first,
-                                Sums& total) const {
-  const float factor = 1 / scale;
+double PairEncoderW4::AddErrors(std::span<const float> weights, const float* importance, const RowScale& scale,
+                                int64_t first, Sums& total) const {
+  const float factor = 1 / scale.value;
   Sums sums = total;
   double clipped = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     const float value = weights[i] * factor;
-    const float part = importance != nullptr ? importance[i] : 1.0F;
+    const float part = importance != nullptr ? scale.weight * importance[i] : scale.weight;
     const float beyond = std::max(std::fabs(value) - 127, 0.0F);
     clipped += static_cast<double>(part * beyond * beyond);
     const float* errors = &errors_[static_cast<size_t>(GridPoint(value) * kNumTables + first)];
@@ -147,9 +150,8 @@ double PairEncoderW4::AddErrors(std::span<const float> weights, const float* imp
   return clipped;
 }
 
-// Each row's error counts in units of its scale, so that a row of small weights is not left to a large one's tables.
 double PairEncoderW4::TryScales(const RowPair& rows, std::span<const float> importance,
-                                const std::array<float, 2>& scales, std::vector<uint8_t>& tables) const {
+                                const std::array<RowScale, 2>& scales, std::vector<uint8_t>& tables) const {
   const size_t inputs = rows[0].size();
   tables.clear();
   double error = 0;
@@ -157,12 +159,13 @@ double PairEncoderW4::TryScales(const RowPair& rows, std::span<const float> impo
     const size_t count = std::min<size_t>(kGroupInputs, inputs - begin);
     float largest = 0;
     for (size_t r = 0; r < rows.size(); ++r) {
-      if (scales[r] > 0) largest = std::max(largest, LargestMagnitude(rows[r].subspan(begin, count)) / scales[r]);
+      if (scales[r].value == 0.0F) continue;
+      largest = std::max(largest, LargestMagnitude(rows[r].subspan(begin, count)) / scales[r].value);
     }
     const int64_t first = FirstTable(largest);
     Sums sums{};
     for (size_t r = 0; r < rows.size(); ++r) {
-      if (scales[r] == 0.0F) continue;
+      if (scales[r].value == 0.0F) continue;
       error += AddErrors(rows[r].subspan(begin, count), importance.empty() ? nullptr : &importance[begin], scales[r],
                          first, sums);
     }
@@ -175,30 +178,34 @@ double PairEncoderW4::TryScales(const RowPair& rows, std::span<const float> impo
   return error;
 }
 
-// Rows have scales in proportion to their sizes, so that one table suits both.
+// Rows have scales in proportion to their root mean squares, so that one table suits both, and errors count in
+// proportion to a row's squares: a row of small weights is not left to a large one's tables.
 void PairEncoderW4::ChooseTables(const RowPair& rows, std::span<const float> importance, RowPairW4& pair) const {
-  std::array<float, 2> sizes{};
+  std::array<float, 2> magnitudes{}, sizes{};
   float largest = 0;  // times its row's size
   for (size_t r = 0; r < rows.size(); ++r) {
-    const float magnitude = LargestMagnitude(rows[r]);
-    if (magnitude < kZeroRow) continue;
-    sizes[r] = Size(rows[r]);
-    largest = std::max(largest, magnitude / sizes[r]);
+    magnitudes[r] = LargestMagnitude(rows[r]);
+    if (magnitudes[r] < kZeroRow) continue;
+    sizes[r] = RootMeanSquare(rows[r]);
+    largest = std::max(largest, magnitudes[r] / sizes[r]);
   }
   pair.scales = {};
   pair.tables.assign((rows[0].size() + kGroupInputs - 1) / kGroupInputs, 0);
+  if (largest == 0.0F) return;
   double best = std::numeric_limits<double>::infinity();
   int worse = 0;
   std::vector<uint8_t> tables;
   for (const float clip : kClips) {
-    if (largest == 0.0F) return;
-    const float top = largest * clip / 127.0F;
-    const std::array<float, 2> scales = {top * sizes[0], top * sizes[1]};
-    const double error =
-        TryScales(rows, importance, scales, tables) * static_cast<double>(clip) * static_cast<double>(clip);
+    std::array<RowScale, 2> scales{};
+    for (size_t r = 0; r < rows.size(); ++r) {
+      if (sizes[r] == 0.0F) continue;
+      const float wide = largest * sizes[r], scale = std::min(wide, kMostApart * magnitudes[r]);
+      scales[r] = {scale * (clip / 127.0F), scale / wide * (scale / wide)};
+    }
+    const double error = TryScales(rows, importance, scales, tables) * static_cast<double>(clip * clip);
     if (error < best) {
       best = error;
-      pair.scales = scales;
+      pair.scales = {scales[0].value, scales[1].value};
       pair.tables.swap(tables);
       worse = 0;
     } else if (++worse == kPatience) {

@@ -53,12 +53,15 @@ class PairEncoderW4 {
   static constexpr int64_t kVectorTables = 16;
   using Vector [[gnu::vector_size(4 * kVectorTables)]] = float;
   using Sums = std::array<Vector, kTablesTried / kVectorTables>;
+  struct RowScale {
+    float value = 0, weight = 0;  // 0: a row of zeros; how much its errors count
+  };
 
   void ChooseTables(const RowPair& rows, std::span<const float> importance, RowPairW4& pair) const;
-  double TryScales(const RowPair& rows, std::span<const float> importance, const std::array<float, 2>& scales,
+  double TryScales(const RowPair& rows, std::span<const float> importance, const std::array<RowScale, 2>& scales,
                    std::vector<uint8_t>& tables) const;
   int64_t FirstTable(float largest) const;
-  double AddErrors(std::span<const float> weights, const float* importance, float scale, int64_t first,
+  double AddErrors(std::span<const float> weights, const float* importance, const RowScale& scale, int64_t first,
                    Sums& total) const;
   void EncodeGroup(std::span<const float> weights, float scale, uint8_t table, uint8_t* codes) const;
 

@@ -184,6 +184,24 @@ TEST(EncodeRowTest, RowsOfAPairMayDifferInSize) {
   EXPECT_LT(far_apart, 1.1 * alike);
 }
 
+// Its scale would leave the other row 2 of 127 steps.
+TEST(EncodeRowTest, ARowOfOneWeightDoesNotSpoilTheOther) {
+  const std::vector<float> weights = GaussianRow(31, 65536);
+  std::vector<float> spike(weights.size());
+  spike[1000] = 3;
+  const auto pair = EncodedPair(spike, weights);
+  EXPECT_NEAR(Decoded(pair[0], 1000), 3, 0.1);
+  double error = 0, alone = 0;
+  const RowW4 own = Encoded(weights);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (i / 64 == 1000 / 64) continue;
+    error += std::pow(static_cast<double>(weights[i] - Decoded(pair[1], i)), 2);
+    alone += std::pow(static_cast<double>(weights[i] - Decoded(own, i)), 2);
+  }
+  std::printf("a row beside one of one weight: %.3f times the squared error alone\n", error / alone);
+  EXPECT_LT(error, 1.5 * alone);
+}
+
 TEST(EncodeRowTest, ARowOfZerosLeavesTheTablesToTheOther) {
   const std::vector<float> zeros(320), weights = GaussianRow(12, 320);
   const auto first = EncodedPair(weights, zeros), second = EncodedPair(zeros, weights);
