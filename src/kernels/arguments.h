@@ -58,6 +58,16 @@ inline constexpr int64_t kQuadRows = 16;  // of a block of quads, whatever its n
 // Code rows of one call: 64 rows of activations in two planes each, or 64 in one; where tiles multiply, 128 in one.
 inline constexpr int64_t kMaxCodeRows = 128;
 
+// Memory that a later op of the same thread reads, in pieces of as many bytes as the call has (padded) inputs. A kernel
+// that leaves memory time brings one piece to L2 beside each panel; the others take none.
+struct PrefetchList {
+  const uint8_t* const* pieces = nullptr;  // [count]
+  int64_t count = 0;
+  int64_t wait = 0;  // panels before the first
+};
+// AVX-512 has time beside octets from so many rows on: it multiplies then, where fewer rows wait for memory.
+inline constexpr int64_t kPrefetchRows = 6;
+
 // Rows times a range of panels of a packed matrix (packed.h): out[r][o] = value (+ bias[o]) or out[r][o] += that, with
 //   value = f32(sum) * (row_scales[o] * scales[r]),  sum = sum over i of codes[r][i] * weight[o][i]  in int32,
 // or, with two planes, code rows 2r (high) and 2r + 1 (low) of row r:
@@ -67,6 +77,7 @@ struct PackedMatmulArgs {
   PackedType type = PackedType::kW8;
   const uint8_t* panels = nullptr;
   const uint8_t* next = nullptr;  // four such panels that a later call begins with, for fetching ahead; or null
+  PrefetchList* later = nullptr;  // or null
   int64_t panel_bytes = 0, code_offset = 0;
   int64_t steps = 0;  // of 128 inputs
   int64_t outputs = 0;

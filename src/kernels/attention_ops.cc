@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "base/check.h"
@@ -147,6 +148,50 @@ void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows
   ForItems(queue, kv.num_kv_heads, 2 * k.rows * kv.head_dim, [&](int64_t begin, int64_t end) {
     for (int64_t h = begin; h < end; ++h) StoreHead(*queue.table, k, v, h, rows, kv, h);
   });
+}
+
+namespace {
+
+// Blocks of a run's positions and slots, and how much of the last one's values is in use.
+struct BlocksInUse {
+  int64_t begin = 0, end = 0, last_slots = 0;
+};
+
+BlocksInUse BlocksOf(const AttentionPlan& plan, const AttentionRun& run) {
+  int64_t first = std::numeric_limits<int64_t>::max(), last = 0;
+  for (int64_t r = run.begin; r < run.end; ++r) {
+    const AttentionRow& row = plan.attention_rows[static_cast<size_t>(r)];
+    const RowKv& kv_row = plan.rows[static_cast<size_t>(r)];
+    first = std::min<int64_t>(first, row.first);
+    last = std::max<int64_t>({last, row.last, kv_row.slot});
+    for (int32_t p = row.in_place_end; p <= row.last; ++p)
+      last = std::max<int64_t>(last, row.slots[p - row.in_place_end]);
+  }
+  return {first / kBlockPositions, last / kBlockPositions + 1, last % kBlockPositions + 1};
+}
+
+}  // namespace
+
+void ListKv(const AttentionPlan& plan, const KvLayer& kv, int64_t head_begin, int64_t head_end, int64_t bytes,
+            int64_t most, std::vector<const uint8_t*>& pieces) {
+  HYDRANT_CHECK(bytes > 0 && head_begin >= 0 && head_end <= kv.num_kv_heads);
+  pieces.clear();
+  for (const AttentionRun& run : plan.runs) {
+    const BlocksInUse blocks = BlocksOf(plan, run);
+    for (int64_t h = head_begin; h < head_end; ++h) {
+      const KvHead head = kv.head(h);
+      for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+        const uint8_t* at = head.keys + run.blocks[b] * head.block_bytes;
+        // Two positions at a time: values of bf16 lie in pairs.
+        const int64_t slots = b + 1 < blocks.end ? kBlockPositions : (blocks.last_slots + 1) / 2 * 2;
+        const int64_t used = kv.key_bytes() + kv.value_bytes() * slots / kBlockPositions;
+        for (int64_t i = 0; i < used; i += bytes) {
+          if (static_cast<int64_t>(pieces.size()) == most) return;
+          pieces.push_back(at + std::max<int64_t>(0, std::min(i, used - bytes)));  // the last ends where it does
+        }
+      }
+    }
+  }
 }
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kernels/attention_arguments.h"
 #include "kernels/attention_plan.h"
@@ -47,6 +48,11 @@ struct HeadRotation {
 void RotateHeads(Queue& queue, Rows q, Rows k, int64_t head_dim, const HeadRotation& rotation);
 // Writes each row's key and value (keys already rotated) to its slot. k, v [R, Hk * Dh].
 void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows, const KvLayer& kv);
+
+// Where the keys and values of heads head_begin .. head_end - 1 lie that the plan's rows read or write, in pieces of
+// `bytes`, for a PrefetchList: at most `most` of them, run by run and head by head.
+void ListKv(const AttentionPlan& plan, const KvLayer& kv, int64_t head_begin, int64_t head_end, int64_t bytes,
+            int64_t most, std::vector<const uint8_t*>& pieces);
 
 // Copies the keys and values of slots from[i] to slots to[i], in order; to[i] <= from[i], both ascending.
 void CopySlots(const KvLayer& kv, const int32_t* blocks, std::span<const int32_t> from, std::span<const int32_t> to);

@@ -325,12 +325,13 @@ void MatmulInput::Floats(const Chunk& chunk, const MatmulJob& job, int64_t panel
 }
 
 void MatmulInput::Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end,
-                        const uint8_t* next) const {
+                        const uint8_t* next, PrefetchList* later) const {
   const PackedMatrix& matrix = job.weight->packed;
   PackedMatmulArgs args;
   args.type = matrix.type;
   args.panels = matrix.panels;
   args.next = next;
+  args.later = later;
   args.panel_bytes = matrix.panel_bytes();
   args.code_offset = matrix.code_offset();
   args.steps = matrix.steps();
@@ -350,7 +351,8 @@ void MatmulInput::Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_
   table_->packed_matmul(args, panel_begin, panel_end);
 }
 
-void MatmulInput::Range(const MatmulJob& job, int64_t panel_begin, int64_t panel_end, const uint8_t* next) const {
+void MatmulInput::Range(const MatmulJob& job, int64_t panel_begin, int64_t panel_end, const uint8_t* next,
+                        PrefetchList* later) const {
   if (kind_ == InputKind::kF32) {
     for (const Chunk& chunk : chunks_) Floats(chunk, job, panel_begin, panel_end);
     return;
@@ -359,7 +361,7 @@ void MatmulInput::Range(const MatmulJob& job, int64_t panel_begin, int64_t panel
   for (int64_t p = panel_begin; p < panel_end; p += group) {
     for (const Chunk& chunk : chunks_) {
       const bool last = p + group >= panel_end && &chunk == &chunks_.back();
-      Codes(chunk, job, p, std::min(p + group, panel_end), last ? next : nullptr);
+      Codes(chunk, job, p, std::min(p + group, panel_end), last ? next : nullptr, later);
     }
   }
 }

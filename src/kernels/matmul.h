@@ -54,6 +54,14 @@ struct MatmulJob {
   MatmulMode mode = MatmulMode::kStore;
 };
 
+// How the panels of a call's jobs are shared out. by_threads: each thread begins with a contiguous part of every job in
+// place of a contiguous part of all, so that outputs of several jobs that belong together are made by one thread.
+// `later`: of this thread; or null.
+struct MatmulOrder {
+  bool by_threads = false;
+  PrefetchList* later = nullptr;
+};
+
 // PackedMatmulArgs::next for a call on `weight` after which `then` is read from `panel` on.
 const uint8_t* NextPanels(const Weight& weight, const Weight& then, int64_t panel);
 
@@ -90,7 +98,7 @@ class MatmulInput {
   int64_t inputs() const { return inputs_; }
 
  private:
-  friend void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs);
+  friend void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs, const MatmulOrder& order);
   friend void MatmulInOrder(Queue& queue, std::span<const InputJobs> groups,
                             const std::function<void(size_t, size_t, int64_t, int64_t)>& before);
   friend void MatmulSiluMul(Queue& queue, const MatmulInput& input, const MatmulJob& gate, const MatmulJob& up,
@@ -130,10 +138,11 @@ class MatmulInput {
   template <typename Fn>
   void ForPanels(Queue& queue, int64_t panels, int64_t weights, const Fn& fn) const;
   // Serial: a range of a job's panels, all rows.
-  void Range(const MatmulJob& job, int64_t panel_begin, int64_t panel_end, const uint8_t* next) const;
+  void Range(const MatmulJob& job, int64_t panel_begin, int64_t panel_end, const uint8_t* next,
+             PrefetchList* later = nullptr) const;
   void Floats(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end) const;
-  void Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end,
-             const uint8_t* next) const;
+  void Codes(const Chunk& chunk, const MatmulJob& job, int64_t panel_begin, int64_t panel_end, const uint8_t* next,
+             PrefetchList* later) const;
 
   const KernelTable* table_ = nullptr;
   InputKind kind_ = InputKind::kF32;
@@ -153,7 +162,7 @@ class MatmulInput {
 // All weights are of the input's kind. Floats: 8 input slices of ceil(I / 8), each one fused multiply-add chain in
 // input order starting at 0, combined ((0+1)+(2+3))+((4+5)+(6+7)); then + bias; then (kAdd) out + that. Packed: as
 // PackedMatmulArgs says.
-void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs);
+void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs, const MatmulOrder& order = {});
 // Products of several inputs as one op: groups of as many jobs, whose j-th ones have as many outputs. Whoever computes
 // some columns of a j-th job computes them in all groups, in order, so that a job may add to what the one before it
 // made. `before(group, j, first column, columns)` is called right before those columns are computed, by the same

@@ -2,6 +2,7 @@
 #include "kernels/matmul_attend.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/check.h"
 #include "kernels/kernels.h"
@@ -21,6 +22,9 @@ constexpr int64_t kPartBytes = 800 * 1024;
 // .99: weights come from memory as more streams.)
 constexpr int64_t kFewInputs = 768;
 
+// Keys and values that wait for attention in the second-level cache, which weights go through meanwhile.
+constexpr int64_t kWaitingBytes = 512 * 1024;
+
 int64_t PanelsOf(int64_t heads, const KvLayer& kv) { return heads * kv.head_dim / kPanelOutputs; }
 
 // A thread's part of the queries, keys and values; kept for the next call.
@@ -29,6 +33,26 @@ struct Part {
 };
 
 }  // namespace
+
+void MatmulQkv(Queue& queue, const MatmulInput& input, const QkvJobs& jobs, const AttentionPlan& plan,
+               const KvLayer& kv) {
+  const MatmulJob all[] = {jobs.q, jobs.k, jobs.v};
+  const int64_t threads = queue.pool->num_threads(), heads = kv.num_kv_heads;
+  const Weight &q = *jobs.q.weight, &k = *jobs.k.weight, &v = *jobs.v.weight;
+  MatmulOrder order{.by_threads = heads >= threads && !queue.table->quad_codes};
+  const bool leaves_time = q.packed.type == PackedType::kOctets && input.rows() >= kPrefetchRows;
+  if (!order.by_threads || !leaves_time || q.kind == InputKind::kF32 || !queue.in_region() || queue.alone) {
+    return Matmul(queue, input, all, order);
+  }
+  static thread_local std::vector<const uint8_t*> pieces;  // kept for the next call
+  const int64_t panels = (q.num_panels() + k.num_panels() + v.num_panels()) / threads;
+  const int64_t bytes = q.packed.padded_inputs(), most = std::min(panels / 2, kWaitingBytes / bytes);
+  ListKv(plan, kv, heads * queue.thread_idx / threads, heads * (queue.thread_idx + 1) / threads, bytes, most, pieces);
+  const auto count = static_cast<int64_t>(pieces.size());
+  PrefetchList later{.pieces = pieces.data(), .count = count, .wait = (panels - count) / 2};
+  order.later = &later;
+  Matmul(queue, input, all, order);
+}
 
 bool CanMatmulAttend(const Queue& queue, const QkvJobs& jobs, const KvLayer& kv) {
   const Weight &q = *jobs.q.weight, &k = *jobs.k.weight, &v = *jobs.v.weight;

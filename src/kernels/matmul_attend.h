@@ -14,6 +14,11 @@ struct QkvJobs {
   MatmulJob q, k, v;  // [H * Dh, D], [Hk * Dh, D] twice
 };
 
+// Matmul of the three before RotateStoreAttend: each thread makes the heads that it will attend to, and where the
+// kernel leaves time for it, their keys and values come to its second-level cache meanwhile.
+void MatmulQkv(Queue& queue, const MatmulInput& input, const QkvJobs& jobs, const AttentionPlan& plan,
+               const KvLayer& kv);
+
 // Whether MatmulAttend takes these, and pays: low-bit weights and heads of whole panels; where tiles multiply, enough
 // of them for all threads; elsewhere few inputs, and as many heads for each thread.
 bool CanMatmulAttend(const Queue& queue, const QkvJobs& jobs, const KvLayer& kv);

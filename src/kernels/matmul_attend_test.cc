@@ -120,6 +120,15 @@ void CheckCase(Queue& queue, const Case& c, const std::string& name) {
   Region(queue, [&](Queue& own) {
     MatmulAttend(own, input, jobs, rotation, plan, inside.Layer(sequences.cache().kv), inside.out);
   });
+  Left own_heads(sequences, q_width);
+  Matrix own_q(rows, q_width), own_k(rows, kv_width), own_v(rows, kv_width);
+  const QkvJobs own_jobs = weights.Jobs(own_q, own_k, own_v);
+  Region(queue, [&](Queue& own) {
+    MatmulQkv(own, input, own_jobs, plan, sequences.cache().kv);
+    RotateStoreAttend(own, own_q, own_k, own_v, rotation, plan, own_heads.Layer(sequences.cache().kv), own_heads.out);
+  });
+  ExpectSameBits(own_heads.out, expected.out, name + " by heads of threads");
+  EXPECT_TRUE(own_heads.cache == expected.cache) << name << " by heads of threads: other keys or values";
   ExpectSameBits(outside.out, expected.out, name);
   ExpectSameBits(inside.out, expected.out, name + " in a region");
   EXPECT_TRUE(outside.cache == expected.cache) << name << ": other keys or values";
@@ -144,6 +153,41 @@ TEST(MatmulAttendTest, HeadsInRounds) {
     for (base::ThreadPool* pool : {&one, &two}) {
       Queue queue{pool, table};
       CheckCase(queue, c, std::string(table->name) + ", " + c.Name());
+    }
+  }
+}
+
+// All that rows of both sequences attend to and write lies in the pieces, whatever their size; of a budget the first
+// heads' get all.
+TEST(MatmulAttendTest, KeysAndValuesOfHeadsLieInPieces) {
+  for (const Case& c : {Case{{DType::kBF16, 6, 3, 48}, 29, 5}, Case{{DType::kF32, 4, 4, 20}, 64, 17}}) {
+    const TwoSequences sequences(c);
+    const KvLayer& kv = sequences.cache().kv;
+    AttentionPlan plan;
+    plan.Make(sequences.rows(), OptionsFor(c.shape, 0), c.shape.num_kv_heads, 2);
+    for (const int64_t bytes : {128, 640, 4096, 1 << 20}) {
+      std::vector<const uint8_t*> pieces, few;
+      ListKv(plan, kv, 1, 3, bytes, 1 << 20, pieces);
+      ListKv(plan, kv, 1, 3, bytes, 3, few);
+      ASSERT_EQ(few.size(), std::min<size_t>(3, pieces.size()));
+      EXPECT_TRUE(std::equal(few.begin(), few.end(), pieces.begin()));
+      std::sort(pieces.begin(), pieces.end());
+      const auto listed = [&](const uint8_t* at) {
+        const auto after = std::upper_bound(pieces.begin(), pieces.end(), at);
+        return after != pieces.begin() && at < *std::prev(after) + bytes;
+      };
+      for (const RowKv& row : sequences.rows()) {
+        for (int32_t p = 0; p <= row.position; ++p) {
+          const int32_t slot = p < row.identity_length ? p : row.path[p - row.identity_length];
+          for (const int64_t head : {1, 2}) {
+            for (int64_t d = 0; d < kv.head_dim; ++d) {
+              ASSERT_TRUE(listed(kv.key(row.blocks, head, slot, d))) << c.Name() << " bytes=" << bytes << " p=" << p;
+              ASSERT_TRUE(listed(kv.value(row.blocks, head, slot, d))) << c.Name() << " bytes=" << bytes << " p=" << p;
+            }
+          }
+        }
+      }
+      EXPECT_FALSE(listed(kv.key(sequences.rows()[0].blocks, 0, 0, 0)) && bytes < kv.block_bytes()) << "another head's";
     }
   }
 }

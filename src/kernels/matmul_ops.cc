@@ -46,20 +46,24 @@ int64_t PromptRows(const KernelTable& table, InputKind kind) {
 
 // The panels of all jobs in one row, of which each thread begins with a contiguous part: one stream per weight. (7B,
 // w4a8, AMD Zen 4, 2 cores that other guests disturb: 8 rows in .93, 16 in .97 of the time that fixed parts take.)
-void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs) {
+// by_threads: the first part of all jobs, then their second, as many parts as threads.
+void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs, const MatmulOrder& order) {
   int64_t panels = 0;
   for (const MatmulJob& job : jobs) {
     input.Check(job);
     HYDRANT_CHECK(job.out.cols == job.weight->outputs && job.out.rows == input.rows_);
     panels += job.weight->num_panels();
   }
+  const int64_t parts = order.by_threads ? queue.pool->num_threads() : 1;
   input.ForPanels(queue, panels, 1, [&](int64_t begin, int64_t end) {
-    int64_t first = 0;  // of the job
-    for (const MatmulJob& job : jobs) {
-      const int64_t count = job.weight->num_panels();
-      const int64_t from = std::max(begin - first, int64_t{0}), to = std::min(end - first, count);
-      first += count;
-      if (from < to) input.Range(job, from, to, NextPanels(*job.weight, *job.weight, to));
+    int64_t row = 0;  // where in it the job's part begins
+    for (int64_t part = 0; part < parts; ++part) {
+      for (const MatmulJob& job : jobs) {
+        const int64_t all = job.weight->num_panels(), first = all * part / parts, last = all * (part + 1) / parts;
+        const int64_t from = std::max(first, first + begin - row), to = std::min(last, first + end - row);
+        row += last - first;
+        if (from < to) input.Range(job, from, to, NextPanels(*job.weight, *job.weight, to), order.later);
+      }
     }
   });
 }

@@ -51,15 +51,28 @@ constexpr int64_t kMaxBlockRows = 10;
   }
 }
 
-// A panel by a block of rows. ahead: lines of the next panel. sums: [rows of the block][16].
+// The next piece of a PrefetchList, or where there is none, what is in L2 already.
+[[gnu::always_inline]] inline const uint8_t* TakePiece(const PackedMatmulArgs& args, const uint8_t* panel) {
+  PrefetchList* later = args.later;
+  if (later == nullptr || later->count == 0) return panel;
+  if (later->wait > 0) {
+    --later->wait;
+    return panel;
+  }
+  --later->count;
+  return *later->pieces++;
+}
+
+// A panel by a block of rows. ahead: lines of the next panel. later: as TakePiece gives it. sums: [rows of the
+// block][16].
 using TileFunction = void (*)(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes,
-                              const uint8_t* ahead, int32_t* sums);
+                              const uint8_t* ahead, const uint8_t* later, int32_t* sums);
 
 template <bool kOctets, int kRows, int kFetch>
 void SumTile(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead,
-             int32_t* sums) {
+             const uint8_t* later, int32_t* sums) {
   if constexpr (kOctets) {
-    SumOctets<kRows, kFetch>(args, panel, 0, args.steps, codes, ahead, sums);
+    SumOctets<kRows, kFetch>(args, panel, 0, args.steps, codes, ahead, later, sums);
   } else {
     __m512i vectors[kRows] = {};
     AddQuads<kRows, kFetch>(args.steps, panel, codes, ahead, 0, vectors);
@@ -82,7 +95,8 @@ void FinishPanels(const PackedMatmulArgs& call, int64_t panel_begin, int64_t pan
     __m512i sums[kRows];
     if constexpr (kOctets) {
       alignas(64) int32_t raw[kRows * kPanelOutputs];
-      SumOctets<kRows, kFetch>(args, panel, 0, args.steps, block.codes, next, raw);
+      const uint8_t* later = kRows >= kPrefetchRows ? TakePiece(args, panel) : panel;
+      SumOctets<kRows, kFetch>(args, panel, 0, args.steps, block.codes, next, later, raw);
 #pragma GCC unroll 10
       for (int r = 0; r < kRows; ++r) sums[r] = SumOf(args.excess, raw, r);
     } else {
@@ -103,7 +117,7 @@ template <bool kOctets, int kRows>
   const int8_t* codes = args.blocks[0].codes;
   if constexpr (kOctets) {
     alignas(64) int32_t raw[kRows * kPanelOutputs];
-    SumOctets<kRows, kInTurns>(args, panel, step, steps, codes, ahead, raw);
+    SumOctets<kRows, kInTurns>(args, panel, step, steps, codes, ahead, nullptr, raw);
 #pragma GCC unroll 10
     for (int r = 0; r < kRows; ++r) sums[r] = _mm512_add_epi32(sums[r], _mm512_load_si512(raw + r * kPanelOutputs));
   } else {
@@ -217,7 +231,9 @@ void PackedMatmulAvx512(const PackedMatmulArgs& args, int64_t panel_begin, int64
     for (int64_t b = 0; b < args.num_blocks; ++b) {
       const RowBlock& block = args.blocks[b];
       FetchOutputs(args, p, block);
-      passes[b].functions.tile(args, panel, block.codes, panel + passes[b].ahead, sums + block.first * kPanelOutputs);
+      const uint8_t* later = b == 0 && args.type == PackedType::kOctets ? TakePiece(args, panel) : panel;
+      passes[b].functions.tile(args, panel, block.codes, panel + passes[b].ahead, later,
+                               sums + block.first * kPanelOutputs);
     }
     FinishPanel(args, p, sums);
   }

@@ -19,6 +19,7 @@ struct Options {
   bool bias = false, add = false;
   int64_t gap = 0;           // out_stride - O
   int64_t range_panels = 0;  // panels per call, 0 = all
+  PrefetchList* later = nullptr;
 };
 
 constexpr PackedType kTypes[] = {PackedType::kW8, PackedType::kW4, PackedType::kQuads, PackedType::kOctets};
@@ -41,6 +42,7 @@ std::vector<float> Product(const KernelTable& table, const TestPackedMatrix& wei
   args.out = out.data();
   args.out_stride = stride;
   args.add = options.add;
+  args.later = options.later;
   const int64_t panels = matrix.num_panels(), each = options.range_panels == 0 ? panels : options.range_panels;
   for (int64_t p = 0; p < panels; p += each) table.packed_matmul(args, p, std::min(p + each, panels));
   return {out.data(), out.data() + size};
@@ -92,6 +94,33 @@ TEST(PackedMatmulTest, EveryTargetComputesTheSameBitsForAnyNumberOfRows) {
       if (HasFatalFailure()) return;
     }
     for (const int64_t rows : {96, 127, 128}) CheckTargets(type, rows, 33, 256, false);
+  }
+}
+
+// A list to prefetch changes nothing but itself: pieces are taken one a panel after the wait, and no more than there
+// are. They need not be memory at all.
+TEST(PackedMatmulTest, APrefetchListIsTakenOnePieceAPanel) {
+  constexpr int64_t kOutputs = 16 * 9, kInputs = 300;
+  std::vector<const uint8_t*> pieces;
+  for (int64_t i = 0; i < 20; ++i) pieces.push_back(nullptr);
+  for (const PackedType type : kTypes) {
+    const TestPackedMatrix weight(type, kOutputs, kInputs, 1);
+    for (const KernelTable* table : PackedKernels()) {
+      if (!table->Reads(type)) continue;
+      for (const int64_t rows : {1, 5, 6, 10, 11, 64}) {
+        TestCodes codes(rows, kInputs, false, 2);
+        const std::vector<float> expected = Product(*table, weight, codes, {});
+        for (const int64_t count : {0, 3, 20}) {
+          PrefetchList later{pieces.data(), count, 2};
+          const std::vector<float> out = Product(*table, weight, codes, {.range_panels = 5, .later = &later});
+          ASSERT_TRUE(out == expected) << table->name << " R=" << rows;
+          const int64_t taken = count - later.count;
+          const bool takes = type == PackedType::kOctets && table != &PortableKernels() && rows >= kPrefetchRows;
+          EXPECT_EQ(taken, takes ? std::min<int64_t>(count, 7) : 0) << table->name << " R=" << rows;
+          EXPECT_EQ(later.pieces - pieces.data(), taken);
+        }
+      }
+    }
   }
 }
 

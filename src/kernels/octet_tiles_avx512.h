@@ -151,14 +151,16 @@ alignas(64) constexpr OctetSums kOctetSums;
   "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28",         \
   "xmm29", "xmm30", "xmm31"
 
-// Some steps of a panel from step `first` on. kFetch: as kWholeStream says. The last step looks the first lines of its
-// own up again in place of those behind it, and reads 8 table numbers too many: codes.
+// Some steps of a panel from step `first` on. kFetch: as kWholeStream says. later: 128 bytes a step that kPrefetchRows
+// rows and more fetch besides. The last step looks the first lines of its own up again in place of those behind it, and
+// reads 8 table numbers too many: codes.
 template <int kRows, int kFetch>
 inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, int64_t first, int64_t steps,
-                      const int8_t* activations, const uint8_t* ahead, int32_t* sums) {
+                      const int8_t* activations, const uint8_t* ahead, const uint8_t* later, int32_t* sums) {
   const uint8_t *tables = panel + first * kTablesOfStep, *codes = panel + args.code_offset + first * kOctetStepBytes;
   const uint8_t* next = nullptr;
-  const int64_t far = kFetch == kInTurns ? 3 * args.panel_bytes : args.steps > kFewSteps ? 65536 : 0;
+  int64_t far = kFetch == kInTurns ? 3 * args.panel_bytes : args.steps > kFewSteps ? 65536 : 0;
+  if (kFetch != kInTurns && kRows >= kPrefetchRows) far = reinterpret_cast<int64_t>(later);
   activations += first * kStepInputs * kRows;
   asm volatile(
       "mov $0x0f0f0f0f, %%eax\n\t"
@@ -186,6 +188,11 @@ inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, int64_
       "add $256, %[ahead]\n\t"
       ".else\n\t"
       "add $(128*%c[fetch]), %[ahead]\n\t"
+      ".if %c[rows] >= %c[prefetch_rows]\n\t"
+      "prefetcht1 (%[far])\n\t"
+      "prefetcht1 64(%[far])\n\t"
+      "add $128, %[far]\n\t"
+      ".endif\n\t"
       ".endif\n\t"
       "dec %[steps]\n\t"
       "jnz 1b\n\t"
@@ -195,9 +202,9 @@ inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, int64_
       FINISH_ROW(4, 4, 12, 4, 12) FINISH_ROW(5, 5, 13, 5, 13) FINISH_ROW(6, 6, 14, 6, 14) FINISH_ROW(7, 7, 15, 7, 15)
       FINISH_ROW(8, 16, 18, 16, 18) FINISH_ROW(9, 17, 19, 17, 19)
       : [codes] "+r"(codes), [tables] "+r"(tables), [act] "+r"(activations), [ahead] "+r"(ahead),
-        [steps] "+r"(steps), [next] "=&r"(next)
+        [steps] "+r"(steps), [next] "=&r"(next), [far] "+r"(far)
       : [dictionary] "r"(args.dictionary), [places] "r"(&kOctetSums), [sums] "r"(sums),
-        [panel_bytes] "r"(args.panel_bytes), [far] "r"(far), [rows] "i"(kRows), [fetch] "i"(kFetch)
+        [panel_bytes] "r"(args.panel_bytes), [rows] "i"(kRows), [fetch] "i"(kFetch), [prefetch_rows] "i"(kPrefetchRows)
       : "rax", "cc", "memory", CLOBBERED_VECTORS);
 }
 // clang-format on

@@ -107,8 +107,7 @@ void LayerRunner::Attend(kernels::Queue& queue, const LayerWeights& weights, con
   if (first == 0 && kernels::CanMatmulAttend(queue, jobs, kv)) {
     kernels::MatmulAttend(queue, normed, jobs, rotation(0, x.rows), plan_, kv, context_);
   } else {
-    const kernels::MatmulJob one_by_one[] = {jobs.q, jobs.k, jobs.v};
-    kernels::Matmul(queue, normed, one_by_one);
+    kernels::MatmulQkv(queue, normed, jobs, plan_, kv);
     const kernels::Rows queries(q_), keys(k_), values(v_);
     if (first > 0) {
       kernels::RotateStore(queue, keys.Part(0, first), values.Part(0, first), rotation(0, first),
