@@ -39,9 +39,10 @@ void MatmulQkv(Queue& queue, const MatmulInput& input, const QkvJobs& jobs, cons
   const MatmulJob all[] = {jobs.q, jobs.k, jobs.v};
   const int64_t threads = queue.pool->num_threads(), heads = kv.num_kv_heads;
   const Weight &q = *jobs.q.weight, &k = *jobs.k.weight, &v = *jobs.v.weight;
+  // Of fewer heads than threads RotateStoreAttend goes by rows; tiles like long ranges of panels.
   MatmulOrder order{.by_threads = heads >= threads && !queue.table->quad_codes};
   const bool leaves_time = q.packed.type == PackedType::kOctets && input.rows() >= kPrefetchRows;
-  if (!order.by_threads || !leaves_time || q.kind == InputKind::kF32 || !queue.in_region() || queue.alone) {
+  if (!order.by_threads || !leaves_time || !queue.in_region() || queue.alone) {
     return Matmul(queue, input, all, order);
   }
   static thread_local std::vector<const uint8_t*> pieces;  // kept for the next call
