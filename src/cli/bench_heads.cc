@@ -62,7 +62,8 @@ void AddShapeFlags(FlagSet& flags, Options& options) {
   flags.Value(
       "--shape", "NAME",
       [&options](const std::string& value) { options.shape = ParseChoice("--shape", value, eval::ShapeNames()); },
-      "7b (Llama 7B), 1b (Llama 3.2 1B) or tale (the embedded model) (default 7b)");
+      "7b (Llama 7B), 1b (Llama 3.2 1B) or tale (the embedded model) (default 7b); --weights auto is w4a8 then, and "
+      "--head-weights auto the same as --weights");
   flags.Value(
       "--heads", "LIST",
       [&options](const std::string& value) {

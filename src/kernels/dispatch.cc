@@ -214,9 +214,10 @@ const KernelTable& Named(std::string_view name, const std::string& where) {
     }
     return *target.table;
   }
+  std::string names;
+  for (const std::string_view known : kNames) names.append(names.empty() ? "" : ", ").append(known);
   const std::string nearest = base::Nearest(name, kNames);
-  throw UserError(where + " '" + std::string(name) +
-                      "' is unknown, expected auto, portable, avx2, avx-vnni, avx512, amx or amx-twin",
+  throw UserError(where + " '" + std::string(name) + "' is unknown, expected one of " + names,
                   nearest.empty() ? "" : "did you mean " + nearest + "?");
 }
 

@@ -83,6 +83,7 @@ TEST_F(DispatchTest, TheVariableDecidesForAutoOnly) {
 TEST_F(DispatchTest, UnknownNamesAreRefusedWithTheNearest) {
   const UserError error = Caught([] { KernelsFor("avx-512"); });
   EXPECT_THAT(error.what(), HasSubstr("--cpu-target 'avx-512' is unknown"));
+  for (const std::string_view name : CpuTargetNames()) EXPECT_THAT(error.what(), HasSubstr(std::string(name)));
   EXPECT_THAT(error.hint(), HasSubstr("avx512"));
 }
 
