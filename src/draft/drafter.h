@@ -55,7 +55,7 @@ class Drafter {
 
   // `max_positions`: most rows that this sequence will ever absorb; `kv_type`: of keys and values that it keeps.
   virtual std::unique_ptr<DraftState> NewState(int32_t max_positions, DType kv_type) const = 0;
-  // After every commit and every prompt chunk, in order.
+  // After every commit and every prompt chunk, in order; rows of several commits may come together.
   virtual void Absorb(std::span<AbsorbInput> inputs) = 0;
   // Fills the trees, and takes nodes out of those with a min_probability. What a node's token is, and whether it
   // stays, does not depend on other branches, sequences or topologies in the call.
