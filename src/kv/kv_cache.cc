@@ -38,12 +38,22 @@ base::PageBuffer MemoryFor(size_t bytes) {
   }
 }
 
+// A config may claim extents whose product no machine has, or no 64 bits hold.
+size_t PoolBytes(const KvShape& shape, int32_t num_blocks) {
+  const int64_t block_bytes = LayerOf(shape, num_blocks, nullptr).block_bytes();
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(block_bytes, num_blocks, &bytes) ||
+      __builtin_mul_overflow(bytes, shape.num_kv_heads, &bytes) ||
+      __builtin_mul_overflow(bytes, shape.num_layers, &bytes)) {
+    throw UserError("the KV cache needs more bytes than 64 bits count", "check the model's config.json");
+  }
+  return static_cast<size_t>(bytes);
+}
+
 }  // namespace
 
 BlockPool::BlockPool(const KvShape& shape, int32_t num_blocks)
-    : shape_(shape),
-      num_blocks_(num_blocks),
-      memory_(MemoryFor(static_cast<size_t>(LayerOf(shape, num_blocks, nullptr).num_bytes() * shape.num_layers))) {
+    : shape_(shape), num_blocks_(num_blocks), memory_(MemoryFor(PoolBytes(shape, num_blocks))) {
   HYDRANT_CHECK(num_blocks > 0 && memory_.size() > 0);
   // Handed out from the back: block 0 first.
   for (int32_t block = num_blocks; block-- > 0;) free_.push_back(block);

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "hydrant/error.h"
+
 namespace hydrant::kv {
 namespace {
 
@@ -68,6 +70,12 @@ TEST(BlockPoolTest, AFullPoolSaysSoAndFreedBlocksComeBack) {
   table.Truncate(32);
   EXPECT_EQ(pool.num_free(), 2);
   EXPECT_EQ(table.num_blocks(), 1);
+}
+
+// Extents that a config may claim: the product is refused, not taken modulo 2^64. The last one's would be 0.
+TEST(BlockPoolTest, APoolOfMoreBytesThan64BitsCountIsRefused) {
+  const KvShape shape{.num_layers = 4096, .num_kv_heads = 1 << 20, .head_dim = 16, .dtype = DType::kF32};
+  for (const int32_t blocks : {(1 << 20) + 1, 1 << 24, 1 << 20}) EXPECT_THROW(BlockPool(shape, blocks), UserError);
 }
 
 TEST(BlockPoolTest, TablesGiveTheirBlocksBack) {
