@@ -9,8 +9,10 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <system_error>
 
 #include "base/check.h"
+#include "hydrant/error.h"
 
 namespace hydrant::base {
 namespace {
@@ -97,13 +99,23 @@ ThreadPool::ThreadPool(int num_threads, bool pin) : num_threads_(num_threads) {
   parts_ = std::make_unique<Part[]>(static_cast<size_t>(num_threads));
   const std::vector<int> cpus = AllowedCores().cpus;
   const bool can_pin = pin && static_cast<size_t>(num_threads) <= cpus.size();
-  for (int i = 1; i < num_threads; ++i) {
-    workers_.emplace_back([this, i] { WorkerLoop(i); });
-    if (can_pin) PinTo(workers_.back(), cpus[static_cast<size_t>(i)]);
+  try {
+    for (int i = 1; i < num_threads; ++i) {
+      workers_.emplace_back([this, i] { WorkerLoop(i); });
+      if (can_pin) PinTo(workers_.back(), cpus[static_cast<size_t>(i)]);
+    }
+  } catch (const std::system_error& error) {
+    const size_t started = workers_.size() + 1;
+    StopWorkers();
+    throw UserError("only " + std::to_string(started) + " of " + std::to_string(num_threads) +
+                        " threads could be started: " + error.code().message(),
+                    "use fewer --threads, or raise the limits of this process (ulimit -u, -v; pids.max of its cgroup)");
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { StopWorkers(); }
+
+void ThreadPool::StopWorkers() {
   stop_.store(true);
   job_number_.fetch_add(1);
   {

@@ -23,7 +23,7 @@ class ThreadPool {
  public:
   // `num_threads` counts the caller, which is thread 0 of every job. `pin` binds worker i to the i-th of the CPUs that
   // the process may use, in the order of CoresFirst (not the caller, whose binding is its own affair); ignored when
-  // there are more threads than CPUs.
+  // there are more threads than CPUs. Throws UserError where the system does not give that many threads.
   ThreadPool(int num_threads, bool pin);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -105,6 +105,7 @@ class ThreadPool {
   // Thrown by Barrier when another thread has failed; never leaves RunJob.
   struct Cancelled {};
 
+  void StopWorkers();
   void RunJob(Job job);
   void RunPieces(PieceJob job, int64_t pieces);
   void TakePieces();

@@ -2,12 +2,19 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <numeric>
 #include <stdexcept>
 #include <vector>
+
+#include "hydrant/error.h"
 
 namespace hydrant::base {
 namespace {
@@ -21,6 +28,34 @@ TEST(ThreadPoolTest, RunCallsEveryThreadOnce) {
     for (const int count : calls) EXPECT_EQ(count, 300);
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need memory of their own for a thread
+// Pages of this process, of its address space.
+rlim_t PagesNow() {
+  std::ifstream file("/proc/self/statm");
+  rlim_t pages = 0;
+  file >> pages;
+  return pages;
+}
+
+// Room for the stacks of some of 1,000 threads only: those that run are stopped, and the number is in the error.
+TEST(ThreadPoolTest, ThreadsThatTheSystemDoesNotGiveAreAUserError) {
+  const auto in_child = [] {
+    const rlim_t room = PagesNow() * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{64} << 20);
+    const rlimit limit{room, room};
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      const ThreadPool pool(1000, false);
+    } catch (const UserError& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::_Exit(7);
+    }
+    std::_Exit(0);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(in_child(), testing::ExitedWithCode(7), "only [0-9]+ of 1000 threads could be started");
+}
+#endif
 
 TEST(ThreadPoolTest, SleepingWorkersWake) {
   ThreadPool pool(3, true);
