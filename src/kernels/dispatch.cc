@@ -96,6 +96,7 @@ KernelTable MakeAvx512() {
   table.quantize_row = QuantizeRowAvx512;
   table.plan_row_blocks = PlanRowBlocksAvx512;
   table.reads_interleaved = true;
+  table.fetches_lists = !DetectCpuFeatures().reads_in_turns;
   table.attention = DetectCpuFeatures().slow_bf16_dots ? AttentionFusedAvx512 : AttentionAvx512;
   table.store_kv = StoreKvAvx512;
   table.gumbel_row = GumbelRowAvx512;
@@ -109,6 +110,7 @@ KernelTable MakeAmx() {
   table.packed_matmul = PackedMatmulAmx;
   table.reads_lines = true;
   table.reads_interleaved = false;
+  table.fetches_lists = false;
   table.attention = AttentionAmx;
   static const std::vector<PeakLoop> loops = WithInt8(kPeakAvx512, kPeakTiles);
   table.peak.loops = loops.data();
@@ -124,6 +126,7 @@ KernelTable MakeAmxQuads() {
   KernelTable table = MakeAvx512();
   table.name = "amx-quads";
   table.packed_matmul = PackedMatmulAmxQuads;
+  table.fetches_lists = false;
   table.attention = AttentionAmxQuads;
   table.peak = MakeAmx().peak;
   return table;
@@ -147,6 +150,7 @@ KernelTable MakeAmxTwin() {
   table.name = "amx-twin";
   table.reads_lines = true;
   table.reads_interleaved = false;
+  table.fetches_lists = false;
   table.plan_row_blocks = PlanRowBlocksTiles;
   table.quad_codes = true;
   return table;

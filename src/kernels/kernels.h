@@ -34,6 +34,8 @@ struct KernelTable {
   bool reads_interleaved;  // quads and octets
   bool quad_codes;         // RowBlock::codes as quads,
   bool sign_codes;         // or as signs. Else lines.
+  // packed_matmul fetches PackedMatmulArgs::later beside octets times kPrefetchRows rows and more.
+  bool fetches_lists;
   // Where quad_codes: 64 codes each of rows <= 16 rows, `stride` bytes apart, to [16 quads][16 rows][4].
   void (*pack_quads)(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile);
   void (*attention)(const AttentionArgs& args);

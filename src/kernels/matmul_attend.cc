@@ -41,7 +41,8 @@ void MatmulQkv(Queue& queue, const MatmulInput& input, const QkvJobs& jobs, cons
   const Weight &q = *jobs.q.weight, &k = *jobs.k.weight, &v = *jobs.v.weight;
   // Of fewer heads than threads RotateStoreAttend goes by rows; tiles like long ranges of panels.
   MatmulOrder order{.by_threads = heads >= threads && !queue.table->quad_codes};
-  const bool leaves_time = q.packed.type == PackedType::kOctets && input.rows() >= kPrefetchRows;
+  const bool fetches = queue.table->fetches_lists && q.packed.type == PackedType::kOctets;
+  const bool leaves_time = fetches && input.rows() >= kPrefetchRows;
   if (!order.by_threads || !leaves_time || !queue.in_region() || queue.alone) {
     return Matmul(queue, input, all, order);
   }
@@ -70,6 +71,7 @@ void MatmulAttend(Queue& queue, const MatmulInput& input, const QkvJobs& jobs, c
   const Weight &q = *jobs.q.weight, &k = *jobs.k.weight, &v = *jobs.v.weight;
   HYDRANT_CHECK(dim % kPanelOutputs == 0 && q.outputs == plan.options.num_heads * dim);
   HYDRANT_CHECK(k.outputs == kv.num_kv_heads * dim && v.outputs == k.outputs);
+  if (rows == 0) return;
   const int64_t floats = rows * (group + 2) * dim;  // of one kv head
   const int64_t together = std::max<int64_t>(1, kPartBytes / (floats * int64_t{sizeof(float)}));
   ForItemsShared(queue, kv.num_kv_heads, floats * input.inputs() / 4, [&](int64_t begin, int64_t end) {

@@ -14,8 +14,9 @@ struct QkvJobs {
   MatmulJob q, k, v;  // [H * Dh, D], [Hk * Dh, D] twice
 };
 
-// Matmul of the three before RotateStoreAttend: each thread makes the heads that it will attend to, and where the
-// kernel leaves time for it, their keys and values come to its second-level cache meanwhile.
+// Matmul of the three before RotateStoreAttend: each thread makes the heads that it will attend to (where threads do
+// not share heads evenly, nearly those), and where the kernel leaves time for it, their keys and values come to its
+// second-level cache meanwhile.
 void MatmulQkv(Queue& queue, const MatmulInput& input, const QkvJobs& jobs, const AttentionPlan& plan,
                const KvLayer& kv);
 

@@ -61,6 +61,7 @@ inline std::vector<const KernelTable*> PackedKernels() {
   const auto other_way = [](const char* target, const char* name, Matmul one, Matmul other) {
     KernelTable table = KernelsFor(target);
     table.packed_matmul = table.packed_matmul == one ? other : one;
+    table.fetches_lists = table.packed_matmul == PackedMatmulAvx512;
     table.name = name;
     return table;
   };

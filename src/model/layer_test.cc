@@ -125,11 +125,11 @@ Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue 
 }
 
 // Heads in groups and not, more than threads share evenly, narrower than a panel of outputs; widths that leave a part
-// of a panel; so many whole heads that tiles take them from products to attention a few at a time. One pass of all rows
-// against passes of few.
+// of a panel; so many whole heads that tiles take them from products to attention a few at a time; inputs enough for 4
+// bits, and for a list of keys and values beside products. One pass of all rows against passes of few.
 TEST(LayerTest, BitsDoNotDependOnRowsPerPassOrThreadsOrTarget) {
-  const Shape shapes[] = {
-      {64, 136, 4, 4, 16}, {72, 40, 6, 2, 16, true}, {40, 24, 6, 6, 8}, {32, 96, 4, 2, 20}, {32, 24, 12, 6, 128, true}};
+  const Shape shapes[] = {{64, 136, 4, 4, 16},        {72, 40, 6, 2, 16, true}, {40, 24, 6, 6, 8},  {32, 96, 4, 2, 20},
+                          {32, 24, 12, 6, 128, true}, {130, 150, 7, 7, 48},     {832, 72, 6, 3, 64}};
   for (const Shape& shape : shapes) {
     for (const WeightFormat format : {WeightFormat::kStored, WeightFormat::kW8A8, WeightFormat::kW4A16}) {
       const RandomLayers weights(shape, format);
@@ -164,7 +164,7 @@ TEST(LayerTest, WideLayersHaveTheSameBitsRowByRow) {
 // The last rows of a pass have the bits that they have among others, all rows leave the same keys and values, and the
 // first rows stay as the layer before has made them.
 TEST(LayerTest, LastRowsOfAPassMayGoAlone) {
-  const Shape shapes[] = {{64, 136, 4, 4, 16}, {72, 40, 6, 2, 16, true}, {32, 96, 4, 1, 20}};
+  const Shape shapes[] = {{64, 136, 4, 4, 16}, {72, 40, 6, 2, 16, true}, {32, 96, 4, 1, 20}, {832, 72, 6, 3, 64}};
   for (const Shape& shape : shapes) {
     for (const WeightFormat format : {WeightFormat::kStored, WeightFormat::kW8A8, WeightFormat::kW4A16}) {
       const RandomLayers weights(shape, format);
