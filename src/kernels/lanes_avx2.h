@@ -5,9 +5,6 @@ struct Lanes {
   __m256 low, high;  // lanes 0-7, 8-15
 };
 
-constexpr int64_t kDotBatch = 4;     // dot products at once: two of 16 registers each
-constexpr int64_t kValueChunks = 4;  // output chunks at once
-
 inline Lanes Set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 inline Lanes Load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 inline void Store(float* p, Lanes a) {
@@ -88,20 +85,3 @@ inline float TreeMax(Lanes a) {
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
-
-// Eight of TreeSums: inputs first + {0, 4} + j, so that 128-bit lane k of group j holds input first + 4 k + j.
-inline __m256 TreeSums8(const Lanes* in) {
-  __m256 four[4];
-  for (int j = 0; j < 4; ++j) {
-    const __m256 a = _mm256_add_ps(in[j].low, in[j].high), b = _mm256_add_ps(in[j + 4].low, in[j + 4].high);
-    four[j] = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
-  }
-  __m256 two[2];
-  for (int j = 0; j < 2; ++j) {
-    const __m256d p = _mm256_castps_pd(four[2 * j]), q = _mm256_castps_pd(four[2 * j + 1]);
-    two[j] = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(p, q)), _mm256_castpd_ps(_mm256_unpackhi_pd(p, q)));
-  }
-  return _mm256_add_ps(_mm256_shuffle_ps(two[0], two[1], 0x88), _mm256_shuffle_ps(two[0], two[1], 0xDD));
-}
-// Lane i of the result is TreeSum(in[i]).
-inline Lanes TreeSums(const Lanes* in) { return {TreeSums8(in), TreeSums8(in + 8)}; }

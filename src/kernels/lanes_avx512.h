@@ -5,9 +5,6 @@ struct Lanes {
   __m512 v;
 };
 
-constexpr int64_t kDotBatch = 16;    // dot products at once: one register each
-constexpr int64_t kValueChunks = 8;  // output chunks at once: chains of fused latency 4 on two ports
-
 inline __mmask16 FirstLanes(int64_t n) { return static_cast<__mmask16>((1U << n) - 1U); }
 
 inline Lanes Set(float x) { return {_mm512_set1_ps(x)}; }
@@ -68,21 +65,4 @@ inline float TreeMax(Lanes a) {
   const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
-}
-
-// Lane i of the result is TreeSum(in[i]): the tree for sixteen registers at once, two inputs of a step side by side.
-inline Lanes TreeSums(const Lanes* in) {
-  __m512 four[4];  // [group j]: in each 128-bit lane k, the sums of in[4 k + j] by index mod 4
-  for (int j = 0; j < 4; ++j) {
-    const __m512 a = in[j].v, b = in[j + 4].v, c = in[j + 8].v, d = in[j + 12].v;
-    const __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
-    const __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xEE));
-    four[j] = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
-  }
-  __m512 two[2];
-  for (int j = 0; j < 2; ++j) {
-    const __m512d p = _mm512_castps_pd(four[2 * j]), q = _mm512_castps_pd(four[2 * j + 1]);
-    two[j] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(p, q)), _mm512_castpd_ps(_mm512_unpackhi_pd(p, q)));
-  }
-  return {_mm512_add_ps(_mm512_shuffle_ps(two[0], two[1], 0x88), _mm512_shuffle_ps(two[0], two[1], 0xDD))};
 }

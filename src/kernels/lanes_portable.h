@@ -6,9 +6,6 @@ struct Lanes {
   float v[16];
 };
 
-constexpr int64_t kDotBatch = 4;     // dot products at once
-constexpr int64_t kValueChunks = 4;  // output chunks at once
-
 template <typename Fn>
 inline Lanes Each(const Fn& fn) {
   Lanes out;
@@ -109,8 +106,4 @@ inline float TreeMax(Lanes a) {
     for (int i = 0; i < width; ++i) a.v[i] = a.v[i] > a.v[i + width] ? a.v[i] : a.v[i + width];
   }
   return a.v[0];
-}
-// Lane i of the result is TreeSum(in[i]).
-inline Lanes TreeSums(const Lanes* in) {
-  return Each([&](int i) { return TreeSum(in[i]); });
 }
