@@ -93,7 +93,8 @@ Weight Weight::Columns(int64_t begin, int64_t count) const {
 
 void MatmulInput::Reserve(const KernelTable& table, InputKind kind, int64_t rows, int64_t inputs) {
   const bool same = kind == kind_ && rows == rows_ && inputs == inputs_ && table_ == &table;
-  if (same) return;
+  if (same && ready_) return;
+  ready_ = false;
   table_ = &table;
   kind_ = kind;
   rows_ = rows;
@@ -108,6 +109,7 @@ void MatmulInput::Reserve(const KernelTable& table, InputKind kind, int64_t rows
   } else {
     PlanCodes();
   }
+  ready_ = true;
 }
 
 void MatmulInput::Grow(int64_t bytes) {

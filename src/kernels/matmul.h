@@ -147,6 +147,7 @@ class MatmulInput {
   const KernelTable* table_ = nullptr;
   InputKind kind_ = InputKind::kF32;
   int64_t rows_ = 0, inputs_ = 0;
+  bool ready_ = false;  // there was room for them
   std::vector<Chunk> chunks_;
   std::vector<Piece> pieces_;
   std::vector<RowBlock> blocks_;
