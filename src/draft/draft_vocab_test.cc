@@ -91,7 +91,7 @@ TEST(DraftVocabTest, CutsPackedHeadsOfEitherLayout) {
     for (const auto layout : {kernels::PackedLayout::kLines, kernels::PackedLayout::kInterleaved}) {
       SCOPED_TRACE(quant::NameOf(format) + std::string(" in ") + NameOf(layout));
       model::Linear head = FloatHead(values);
-      head.packed = quant::Pack({.weight = head.weight, .name = "x", .file = "y"}, format, {}, pool);
+      head.packed = quant::Pack({.weight = head.weight, .name = "x", .file = "y"}, format, pool);
       if (layout != LayoutOf(head.packed->matrix.type)) head.packed = quant::InLayout(*head.packed, layout, pool);
       const std::vector<float> whole = quant::Unpack(head.packed->matrix);
       LmHeadCutter(kTokens).Cut(head);

@@ -222,7 +222,7 @@ void WritePacked(const PackedOutput& output, kernels::PackedLayout layout, base:
                                     .num_inputs = slice->num_inputs,
                                     .name = slice->name,
                                     .file = slice->file};
-    auto packed = quant::Pack(matrix, output.format, {}, pool);
+    auto packed = quant::Pack(matrix, output.format, pool);
     if (LayoutOf(packed->matrix.type) != layout) packed = quant::InLayout(*packed, layout, pool);
     const kernels::PackedMatrix& m = packed->matrix;
     writer.Write(m.panels, static_cast<size_t>(m.num_panels() * m.panel_bytes()));

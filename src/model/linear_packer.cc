@@ -111,7 +111,7 @@ void LinearPacker::Pack(const Job& job, PackReport& report) {
                                     .num_inputs = Inputs(linear),
                                     .name = linear.name,
                                     .file = linear.file};
-    packed = quant::Pack(matrix, job.format, {}, *pool_);
+    packed = quant::Pack(matrix, job.format, *pool_);
     report.bytes_after += static_cast<uint64_t>(packed->matrix.bytes());
   }
   linear.packed = packed;

@@ -24,7 +24,7 @@ class WeightArrangerTest : public ::testing::Test {
     quant::FloatMatrix matrix;
     matrix.weight = {reinterpret_cast<const uint8_t*>(floats.data()), DType::kF32, {40, 256}, nullptr};
     Linear linear;
-    linear.packed = quant::Pack(matrix, format, {}, pool_);
+    linear.packed = quant::Pack(matrix, format, pool_);
     return linear;
   }
 

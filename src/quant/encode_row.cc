@@ -39,6 +39,7 @@ constexpr std::array<float, 14> kClips = {1.0F, 0.95F, 0.9F,  0.85F, 0.8F, 0.75F
 // A row beside one of few large weights gets a scale of at most so many times its own: an eighth of 127 still holds 16
 // levels well.
 constexpr float kMostApart = 8;
+constexpr float kHugeWeight = 0x1p100F, kHugeUnit = 0x1p12F;
 // The search ends after so many clips in a row that were worse than the best.
 constexpr int kPatience = 2;
 
@@ -128,21 +129,20 @@ int64_t PairEncoderW4::FirstTable(float largest) const {
 // what is lost with every table, beyond 127. (Sums as vectors stay in registers; an array went to memory and back for
 // each weight, twice as long, or was not vectorised at all.)
 HYDRANT_WIDER_VECTORS
-double PairEncoderW4::AddErrors(std::span<const float> weights, const float* importance, const RowScale& scale,
-                                int64_t first, Sums& total) const {
+double PairEncoderW4::AddErrors(std::span<const float> weights, const RowScale& scale, int64_t first,
+                                Sums& total) const {
   const float factor = 1 / scale.value;
   Sums sums = total;
   double clipped = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     const float value = weights[i] * factor;
-    const float part = importance != nullptr ? scale.weight * importance[i] : scale.weight;
     const float beyond = std::max(std::fabs(value) - 127, 0.0F);
-    clipped += static_cast<double>(part * beyond * beyond);
+    clipped += static_cast<double>(scale.weight * beyond * beyond);
     const float* errors = &errors_[static_cast<size_t>(GridPoint(value) * kNumTables + first)];
     for (Vector& some : sums) {
       Vector of_weight;
       std::memcpy(&of_weight, errors, sizeof(Vector));
-      some += part * of_weight;
+      some += scale.weight * of_weight;
       errors += kVectorTables;
     }
   }
@@ -150,8 +150,8 @@ double PairEncoderW4::AddErrors(std::span<const float> weights, const float* imp
   return clipped;
 }
 
-double PairEncoderW4::TryScales(const RowPair& rows, std::span<const float> importance,
-                                const std::array<RowScale, 2>& scales, std::vector<uint8_t>& tables) const {
+double PairEncoderW4::TryScales(const RowPair& rows, const std::array<RowScale, 2>& scales,
+                                std::vector<uint8_t>& tables) const {
   const size_t inputs = rows[0].size();
   tables.clear();
   double error = 0;
@@ -166,8 +166,7 @@ double PairEncoderW4::TryScales(const RowPair& rows, std::span<const float> impo
     Sums sums{};
     for (size_t r = 0; r < rows.size(); ++r) {
       if (scales[r].value == 0.0F) continue;
-      error += AddErrors(rows[r].subspan(begin, count), importance.empty() ? nullptr : &importance[begin], scales[r],
-                         first, sums);
+      error += AddErrors(rows[r].subspan(begin, count), scales[r], first, sums);
     }
     std::array<float, kTablesTried> sum_of{};
     std::memcpy(sum_of.data(), sums.data(), sizeof(sum_of));
@@ -180,7 +179,7 @@ double PairEncoderW4::TryScales(const RowPair& rows, std::span<const float> impo
 
 // Rows have scales in proportion to their root mean squares, so that one table suits both, and errors count in
 // proportion to a row's squares: a row of small weights is not left to a large one's tables.
-void PairEncoderW4::ChooseTables(const RowPair& rows, std::span<const float> importance, RowPairW4& pair) const {
+void PairEncoderW4::ChooseTables(const RowPair& rows, RowPairW4& pair) const {
   std::array<float, 2> magnitudes{}, sizes{};
   float largest = 0;  // times its row's size
   for (size_t r = 0; r < rows.size(); ++r) {
@@ -189,6 +188,10 @@ void PairEncoderW4::ChooseTables(const RowPair& rows, std::span<const float> imp
     sizes[r] = RootMeanSquare(rows[r]);
     largest = std::max(largest, magnitudes[r] / sizes[r]);
   }
+  // A power of two, so that nothing changes: the largest floats times `largest` or kMostApart would be infinite.
+  const float unit = std::max(magnitudes[0], magnitudes[1]) > kHugeWeight ? kHugeUnit : 1;
+  for (float& size : sizes) size /= unit;
+  for (float& magnitude : magnitudes) magnitude /= unit;
   pair.scales = {};
   pair.tables.assign((rows[0].size() + kGroupInputs - 1) / kGroupInputs, 0);
   if (largest == 0.0F) return;
@@ -200,9 +203,9 @@ void PairEncoderW4::ChooseTables(const RowPair& rows, std::span<const float> imp
     for (size_t r = 0; r < rows.size(); ++r) {
       if (sizes[r] == 0.0F) continue;
       const float wide = largest * sizes[r], scale = std::min(wide, kMostApart * magnitudes[r]);
-      scales[r] = {scale * (clip / 127.0F), scale / wide * (scale / wide)};
+      scales[r] = {scale * (clip / 127.0F) * unit, scale / wide * (scale / wide)};
     }
-    const double error = TryScales(rows, importance, scales, tables) * static_cast<double>(clip * clip);
+    const double error = TryScales(rows, scales, tables) * static_cast<double>(clip * clip);
     if (error < best) {
       best = error;
       pair.scales = {scales[0].value, scales[1].value};
@@ -214,8 +217,8 @@ void PairEncoderW4::ChooseTables(const RowPair& rows, std::span<const float> imp
   }
 }
 
-void PairEncoderW4::Encode(const RowPair& rows, std::span<const float> importance, RowPairW4& pair) const {
-  ChooseTables(rows, importance, pair);
+void PairEncoderW4::Encode(const RowPair& rows, RowPairW4& pair) const {
+  ChooseTables(rows, pair);
   for (size_t r = 0; r < rows.size(); ++r) {
     pair.codes[r].assign(rows[r].size(), 0);
     for (size_t g = 0; g < pair.tables.size(); ++g) {

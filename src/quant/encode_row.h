@@ -34,15 +34,14 @@ struct RowPairW4 {
 
 using RowPair = std::array<std::span<const float>, 2>;  // [I] each
 
-// Finds scales, tables and codes of pairs of rows by least squared error, each weight's error counted by its
-// importance.
+// Finds scales, tables and codes of pairs of rows by least squared error.
 class PairEncoderW4 {
  public:
   // `dictionary` [256][16] as DefaultDictionary lays it out: scales ascending, kNumShapes tables each.
   explicit PairEncoderW4(const uint8_t* dictionary);
 
-  // `importance` [I]: E[x_i^2] of the inputs; empty = all equal. A row below kZeroRow takes no part in the choice.
-  void Encode(const RowPair& rows, std::span<const float> importance, RowPairW4& pair) const;
+  // A row below kZeroRow takes no part in the choice.
+  void Encode(const RowPair& rows, RowPairW4& pair) const;
 
   // The nearest of a table's entries.
   uint8_t NearestCode(uint8_t table, float weight_over_scale) const;
@@ -57,12 +56,10 @@ class PairEncoderW4 {
     float value = 0, weight = 0;  // 0: a row of zeros; how much its errors count
   };
 
-  void ChooseTables(const RowPair& rows, std::span<const float> importance, RowPairW4& pair) const;
-  double TryScales(const RowPair& rows, std::span<const float> importance, const std::array<RowScale, 2>& scales,
-                   std::vector<uint8_t>& tables) const;
+  void ChooseTables(const RowPair& rows, RowPairW4& pair) const;
+  double TryScales(const RowPair& rows, const std::array<RowScale, 2>& scales, std::vector<uint8_t>& tables) const;
   int64_t FirstTable(float largest) const;
-  double AddErrors(std::span<const float> weights, const float* importance, const RowScale& scale, int64_t first,
-                   Sums& total) const;
+  double AddErrors(std::span<const float> weights, const RowScale& scale, int64_t first, Sums& total) const;
   void EncodeGroup(std::span<const float> weights, float scale, uint8_t table, uint8_t* codes) const;
 
   const uint8_t* dictionary_;

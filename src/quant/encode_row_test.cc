@@ -26,22 +26,19 @@ float Decoded(const RowW4& row, size_t i) {
   return row.scale * DefaultEncoderW4().Entry(row.tables[i / 64], row.codes[i]);
 }
 
-std::array<RowW4, 2> EncodedPair(const std::vector<float>& first, const std::vector<float>& second,
-                                 std::span<const float> importance = {}) {
+std::array<RowW4, 2> EncodedPair(const std::vector<float>& first, const std::vector<float>& second) {
   RowPairW4 pair;
-  DefaultEncoderW4().Encode({first, second}, importance, pair);
+  DefaultEncoderW4().Encode({first, second}, pair);
   return {RowW4{pair.scales[0], pair.tables, pair.codes[0]}, RowW4{pair.scales[1], pair.tables, pair.codes[1]}};
 }
 
-RowW4 Encoded(const std::vector<float>& weights, std::span<const float> importance = {}) {
-  return EncodedPair(weights, std::vector<float>(weights.size()), importance)[0];
-}
+RowW4 Encoded(const std::vector<float>& weights) { return EncodedPair(weights, std::vector<float>(weights.size()))[0]; }
 
-double SquaredError(const std::vector<float>& weights, const RowW4& row, std::span<const float> importance = {}) {
+double SquaredError(const std::vector<float>& weights, const RowW4& row) {
   double sum = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     const double error = weights[i] - Decoded(row, i);
-    sum += error * error * (importance.empty() ? 1.0 : static_cast<double>(importance[i]));
+    sum += error * error;
   }
   return sum;
 }
@@ -283,13 +280,22 @@ TEST(EncodeRowTest, AShortLastGroupIsEncodedByItsOwnWeights) {
   for (size_t i = 64; i < 68; ++i) EXPECT_NEAR(Decoded(row, i), weights[i], 0.06F);
 }
 
-TEST(EncodeRowTest, ImportanceMovesErrorToWhereItCountsLess) {
-  const std::vector<float> weights = GaussianRow(21, 2048);
-  std::vector<float> importance(weights.size(), 0.01F);
-  for (size_t i = 0; i < importance.size(); i += 8) importance[i] = 4;
-  const double without = SquaredError(weights, Encoded(weights), importance);
-  const double with = SquaredError(weights, Encoded(weights, importance), importance);
-  EXPECT_LT(with, 0.9 * without);
+// Up to the largest float: as the same rows times a power of two, and none becomes zeros because a product of sizes
+// is infinite.
+TEST(EncodeRowTest, HugeWeightsAreEncodedAsSmallOnes) {
+  std::vector<float> first = GaussianRow(21, 256, 1e-4F), second = GaussianRow(22, 256, 1);
+  first[17] = 2;
+  const auto small = EncodedPair(first, second);
+  constexpr float kFactor = 0x1p125F;
+  for (std::vector<float>* row : {&first, &second}) {
+    for (float& w : *row) w *= kFactor;
+  }
+  const auto huge = EncodedPair(first, second);
+  for (size_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(huge[r].scale, small[r].scale * kFactor);
+    EXPECT_EQ(huge[r].tables, small[r].tables);
+    EXPECT_EQ(huge[r].codes, small[r].codes);
+  }
 }
 
 }  // namespace

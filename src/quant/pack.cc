@@ -56,9 +56,8 @@ void ReadRow(const FloatMatrix& matrix, int64_t row, std::vector<float>& out) {
 // What one thread needs to pack panels.
 class PanelPacker {
  public:
-  PanelPacker(const FloatMatrix& source, const PackOptions& options, const PackedMatrix& shape, uint8_t* panels,
-              float* scales)
-      : source_(&source), options_(&options), shape_(&shape), panels_(panels), scales_(scales) {}
+  PanelPacker(const FloatMatrix& source, const PackedMatrix& shape, uint8_t* panels, float* scales)
+      : source_(&source), shape_(&shape), panels_(panels), scales_(scales) {}
 
   void Pack(int64_t panel) {
     std::memset(panels_ + panel * shape_->panel_bytes(), 0, static_cast<size_t>(shape_->panel_bytes()));
@@ -87,7 +86,7 @@ class PanelPacker {
 
   void PackPairW4(int64_t output) {
     ReadPair(output);
-    DefaultEncoderW4().Encode({rows_[0], rows_[1]}, options_->importance, pair_);
+    DefaultEncoderW4().Encode({rows_[0], rows_[1]}, pair_);
     for (size_t r = 0; r < rows_.size(); ++r, ++output) {
       scales_[output] = pair_.scales[r];
       PlaceRowW4(*shape_, output, pair_.tables, pair_.codes[r], panels_);
@@ -95,7 +94,6 @@ class PanelPacker {
   }
 
   const FloatMatrix* source_;
-  const PackOptions* options_;
   const PackedMatrix* shape_;
   uint8_t* panels_;
   float* scales_;
@@ -253,10 +251,8 @@ void PlaceRowW4(const PackedMatrix& shape, int64_t output, std::span<const uint8
   }
 }
 
-std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat format, const PackOptions& options,
-                                         base::ThreadPool& pool) {
+std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat format, base::ThreadPool& pool) {
   HYDRANT_CHECK(IsPacked(format) && matrix.weight.shape.size() == 2 && IsFloat(matrix.weight.dtype));
-  HYDRANT_CHECK(options.importance.empty() || static_cast<int64_t>(options.importance.size()) == matrix.inputs());
   if (matrix.inputs() > kernels::kMaxPackedInputs) {
     throw FileError(matrix.file,
                     "tensor '" + matrix.name + "' has " + std::to_string(matrix.inputs()) + " inputs, at most " +
@@ -277,7 +273,7 @@ std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat
   if (shape.type == PackedType::kW4) shape.dictionary = DefaultDictionary();
   packed->owner = memory;
   pool.ParallelFor(shape.num_panels(), 1, [&](int64_t begin, int64_t end) {
-    PanelPacker packer(matrix, options, shape, memory.get(), scales);
+    PanelPacker packer(matrix, shape, memory.get(), scales);
     for (int64_t panel = begin; panel < end; ++panel) packer.Pack(panel);
   });
   return packed;

@@ -23,19 +23,13 @@ struct FloatMatrix {
   int64_t inputs() const { return num_inputs < 0 ? weight.shape[1] : num_inputs; }
 };
 
-struct PackOptions {
-  // E[x_i^2] of each input over some text, [I]: errors count by it. Empty: all equal.
-  std::span<const float> importance;
-};
-
 // `format` for a matrix of so many inputs: 4-bit formats keep less than a step of 128 in 8 bits, where padding would
 // take more than the codes.
 WeightFormat FormatFor(WeightFormat format, int64_t inputs);
 
 // Packs into memory of its own, in huge pages from 2 MB up. The same bytes for any number of threads. Throws FileError
 // for a weight that is NaN or infinite (naming tensor, row and column) and for more than kMaxPackedInputs inputs.
-std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat format, const PackOptions& options,
-                                         base::ThreadPool& pool);
+std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat format, base::ThreadPool& pool);
 
 // The same weights in the other layout (kernels/packed.h), in memory of their own. What was read from a mapped file is
 // given back to it. Throws FileError where lines of w4 have different tables for two outputs that share theirs.

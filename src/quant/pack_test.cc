@@ -51,7 +51,7 @@ std::unique_ptr<Source> RandomSource(DType dtype, int64_t outputs, int64_t input
 std::string Refusal(const FloatMatrix& matrix, WeightFormat format) {
   base::ThreadPool pool(1, false);
   try {
-    Pack(matrix, format, {}, pool);
+    Pack(matrix, format, pool);
     return "";
   } catch (const FileError& e) {
     return e.what();
@@ -67,7 +67,7 @@ TEST(PackTest, WeightsComeBackWithinTheFormatsError) {
         SCOPED_TRACE(std::string(NameOf(format)) + " " + std::to_string(outputs) + " x " + std::to_string(inputs));
         const auto source = RandomSource(dtype, outputs, inputs, 1);
         const std::vector<float> weights = ToFloats(source->matrix.weight);
-        const auto packed = Pack(source->matrix, format, {}, pool);
+        const auto packed = Pack(source->matrix, format, pool);
         EXPECT_EQ(packed->matrix.outputs, outputs);
         EXPECT_EQ(packed->matrix.inputs, inputs);
         EXPECT_EQ(reinterpret_cast<uintptr_t>(packed->matrix.panels) % 64, 0U);
@@ -91,7 +91,7 @@ TEST(PackTest, WeightsComeBackWithinTheFormatsError) {
 TEST(PackTest, PaddingIsZero) {
   base::ThreadPool pool(1, false);
   const auto source = RandomSource(DType::kBF16, 17, 172, 4);
-  const auto w8 = Pack(source->matrix, WeightFormat::kW8A8, {}, pool);
+  const auto w8 = Pack(source->matrix, WeightFormat::kW8A8, pool);
   for (int64_t o = 17; o < 32; ++o) EXPECT_EQ(w8->matrix.row_scales[o], 0.0F);
   const uint8_t* panel = w8->matrix.panels + w8->matrix.panel_bytes();
   for (int64_t i = 0; i < w8->matrix.panel_bytes(); ++i) {
@@ -104,8 +104,8 @@ TEST(PackTest, BytesDoNotDependOnThreads) {
   base::ThreadPool one(1, false), three(3, false);
   for (const WeightFormat format : {WeightFormat::kW8A8, WeightFormat::kW4A8}) {
     const auto source = RandomSource(DType::kBF16, 100, 260, 7);
-    const auto a = Pack(source->matrix, format, {}, one);
-    const auto b = Pack(source->matrix, format, {}, three);
+    const auto a = Pack(source->matrix, format, one);
+    const auto b = Pack(source->matrix, format, three);
     ASSERT_EQ(a->matrix.bytes(), b->matrix.bytes());
     EXPECT_EQ(std::memcmp(a->matrix.panels, b->matrix.panels,
                           static_cast<size_t>(a->matrix.num_panels() * a->matrix.panel_bytes())),
@@ -121,7 +121,7 @@ TEST(PackTest, QuadsAndOctetsAreTheSameWeights) {
   for (const WeightFormat format : {WeightFormat::kW8A8, WeightFormat::kW4A8, WeightFormat::kW8A16}) {
     for (const auto& [outputs, inputs] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {33, 172}, {64, 256}}) {
       const auto source = RandomSource(DType::kBF16, outputs, inputs, 9);
-      const auto packed = Pack(source->matrix, format, {}, pool);
+      const auto packed = Pack(source->matrix, format, pool);
       const auto interleaved = InLayout(*packed, kernels::PackedLayout::kInterleaved, pool);
       EXPECT_EQ(interleaved->matrix.type,
                 Is4Bit(packed->format) ? kernels::PackedType::kOctets : kernels::PackedType::kQuads);
@@ -142,7 +142,7 @@ TEST(PackTest, QuadsAndOctetsAreTheSameWeights) {
 // A table number in an octets panel is that of both its outputs.
 TEST(PackTest, TwoOutputsShareTheirTables) {
   base::ThreadPool pool(1, false);
-  const auto packed = Pack(RandomSource(DType::kF32, 19, 200, 14)->matrix, WeightFormat::kW4A8, {}, pool);
+  const auto packed = Pack(RandomSource(DType::kF32, 19, 200, 14)->matrix, WeightFormat::kW4A8, pool);
   const kernels::PackedMatrix& m = packed->matrix;
   for (int64_t p = 0; p < m.num_panels(); ++p) {
     for (int64_t i = 0; i < 2 * 16 * 2; i += 4) {  // [2 steps][16 outputs][2 halves]
@@ -155,7 +155,7 @@ TEST(PackTest, TwoOutputsShareTheirTables) {
 // Only a file that another tool wrote has such.
 TEST(PackTest, LinesWithTablesForEachOutputAreRefusedAsOctets) {
   base::ThreadPool pool(2, false);
-  auto packed = *Pack(RandomSource(DType::kF32, 40, 300, 15)->matrix, WeightFormat::kW4A8, {}, pool);
+  auto packed = *Pack(RandomSource(DType::kF32, 40, 300, 15)->matrix, WeightFormat::kW4A8, pool);
   packed.file = "m.safetensors";
   packed.name = "w";
   auto* panels = const_cast<uint8_t*>(packed.matrix.panels);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
@@ -176,7 +176,7 @@ TEST(PackTest, ASliceIsPackedAsAMatrixOfItsOwn) {
   slice.first_input = 256;
   slice.num_inputs = 200;
   const std::vector<float> whole = ToFloats(source->matrix.weight);
-  const auto packed = Pack(slice, WeightFormat::kW8A8, {}, pool);
+  const auto packed = Pack(slice, WeightFormat::kW8A8, pool);
   const std::vector<float> unpacked = Unpack(packed->matrix);
   for (int64_t o = 0; o < 20; ++o) {
     for (int64_t i = 0; i < 200; ++i) {
@@ -188,8 +188,8 @@ TEST(PackTest, ASliceIsPackedAsAMatrixOfItsOwn) {
 TEST(PackTest, FewInputsStayInEightBits) {
   base::ThreadPool pool(1, false);
   const auto source = RandomSource(DType::kF32, 4, 127, 9);
-  EXPECT_EQ(Pack(source->matrix, WeightFormat::kW4A8, {}, pool)->format, WeightFormat::kW8A8);
-  EXPECT_EQ(Pack(source->matrix, WeightFormat::kW4A16, {}, pool)->format, WeightFormat::kW8A16);
+  EXPECT_EQ(Pack(source->matrix, WeightFormat::kW4A8, pool)->format, WeightFormat::kW8A8);
+  EXPECT_EQ(Pack(source->matrix, WeightFormat::kW4A16, pool)->format, WeightFormat::kW8A16);
   EXPECT_EQ(FormatFor(WeightFormat::kW4A8, 128), WeightFormat::kW4A8);
 }
 
@@ -217,7 +217,7 @@ TEST(PackTest, KernelsReadWhatWasPacked) {
     for (const WeightFormat format :
          {WeightFormat::kW8A8, WeightFormat::kW4A8, WeightFormat::kW8A16, WeightFormat::kW4A16}) {
       const auto source = RandomSource(DType::kF32, 37, 300, 12);
-      auto packed = Pack(source->matrix, format, {}, pool);
+      auto packed = Pack(source->matrix, format, pool);
       if (!table->Reads(packed->matrix.type)) packed = InLayout(*packed, table->layout(), pool);
       const std::vector<float> unpacked = Unpack(packed->matrix);
       std::mt19937 random(13);
