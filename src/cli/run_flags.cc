@@ -57,7 +57,8 @@ void AddDraftingFlags(FlagSet& flags, RunOptions& options) {
         options.lookups.push_back(static_cast<int32_t>(ParseInteger("--lookup", value, 0, 64)));
       },
       "Where the text's last tokens stood before, in prompt or reply, draft up to N tokens (0 to 64) that followed "
-      "them, in place of the heads; works without heads too (default 0: never); may be given several times like --tree");
+      "them, in place of the heads; works without heads too (default 0: never); may be given several times like "
+      "--tree");
   flags.Value(
       "--lookup-min", "N",
       [&options](const std::string& value) {
