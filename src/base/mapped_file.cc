@@ -47,14 +47,20 @@ size_t RegularFileSize(const std::string& path, int fd) {
   return static_cast<size_t>(info.st_size);
 }
 
-}  // namespace
-
-namespace {
-
-// Where our mappings lie: begin -> end.
+// Where our mappings lie, by their begin.
 struct Mappings {
+  struct Mapping {
+    uintptr_t end;
+    const std::string* path;
+  };
   std::mutex mutex;
-  std::map<uintptr_t, uintptr_t> ends;
+  std::map<uintptr_t, Mapping> by_begin;
+
+  // The one that holds bytes begin .. end - 1; null: none.
+  const Mapping* Find(uintptr_t begin, uintptr_t end) const {
+    auto after = by_begin.upper_bound(begin);
+    return after == by_begin.begin() || (--after)->second.end < end ? nullptr : &after->second;
+  }
 };
 
 Mappings& AllMappings() {
@@ -68,13 +74,13 @@ MappedFile::MappedFile(std::string path, const uint8_t* data, size_t size)
     : path_(std::move(path)), data_(data), size_(size) {
   if (data == nullptr) return;
   const std::lock_guard lock(AllMappings().mutex);
-  AllMappings().ends[reinterpret_cast<uintptr_t>(data)] = reinterpret_cast<uintptr_t>(data) + size;
+  AllMappings().by_begin[reinterpret_cast<uintptr_t>(data)] = {reinterpret_cast<uintptr_t>(data) + size, &path_};
 }
 
 MappedFile::~MappedFile() {
   if (data_ == nullptr) return;
   const std::lock_guard lock(AllMappings().mutex);
-  AllMappings().ends.erase(reinterpret_cast<uintptr_t>(data_));
+  AllMappings().by_begin.erase(reinterpret_cast<uintptr_t>(data_));
   munmap(const_cast<uint8_t*>(data_), size_);
 }
 
@@ -85,9 +91,16 @@ void MappedFile::Release(std::span<const uint8_t> bytes) {
   const uintptr_t end = (first + bytes.size()) / page * page;
   if (begin >= end) return;
   const std::lock_guard lock(AllMappings().mutex);
-  auto after = AllMappings().ends.upper_bound(begin);
-  if (after == AllMappings().ends.begin() || (--after)->second < end) return;  // another's memory would be lost
+  if (AllMappings().Find(begin, end) == nullptr) return;  // another's memory would be lost
   madvise(const_cast<uint8_t*>(bytes.data()) + (begin - first), end - begin, MADV_DONTNEED);
+}
+
+const char* MappedFile::PathAt(const void* address) {
+  const std::unique_lock lock(AllMappings().mutex, std::try_to_lock);
+  if (!lock) return nullptr;
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  const Mappings::Mapping* mapping = AllMappings().Find(at, at + 1);
+  return mapping == nullptr ? nullptr : mapping->path->c_str();
 }
 
 std::shared_ptr<const MappedFile> MappedFile::Open(const std::string& path) {

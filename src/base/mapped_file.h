@@ -23,6 +23,10 @@ class MappedFile {
   // file again when touched. Elsewhere nothing happens.
   static void Release(std::span<const uint8_t> bytes);
 
+  // The file whose mapping holds that address; null: none, or not to be found out now. For a handler of the signal that
+  // reading a mapping raises where the file has become shorter or its disk fails.
+  static const char* PathAt(const void* address);
+
   const std::string& path() const { return path_; }
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
 

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/mapped_file.h"
+#include "cli/errors.h"
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
@@ -48,9 +50,6 @@ void Catch(int number) {
   sigaction(number, &action, nullptr);
 }
 
-// Pale green, cyan, pink, yellow, violet, orange of the 256-colour palette; deeper drafts repeat the last.
-constexpr std::array<int, 6> kBackgrounds = {157, 159, 225, 229, 189, 223};
-
 bool WriteAll(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(fd, text.data(), text.size());
@@ -60,6 +59,23 @@ bool WriteAll(int fd, std::string_view text) {
   }
   return true;
 }
+
+// A mapped file that has become shorter, or whose disk fails, shows as a signal when its bytes are read. Ends with a
+// sentence, by calls that a handler may make.
+void OnBadPage(int number, siginfo_t* info, void* /*context*/) {
+  const char* const path = base::MappedFile::PathAt(info->si_addr);
+  if (path == nullptr) {
+    std::signal(number, SIG_DFL);  // the access is tried again
+    return;
+  }
+  for (const char* part : {"\nerror: ", path, ": became shorter while it was read, or its disk fails\n"}) {
+    WriteAll(STDERR_FILENO, part);
+  }
+  _exit(kExitUser);
+}
+
+// Pale green, cyan, pink, yellow, violet, orange of the 256-colour palette; deeper drafts repeat the last.
+constexpr std::array<int, 6> kBackgrounds = {157, 159, 225, 229, 189, 223};
 
 }  // namespace
 
@@ -78,6 +94,11 @@ void InstallSignalHandlers() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) Catch(number);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  struct sigaction action {};
+  action.sa_sigaction = OnBadPage;
+  action.sa_flags = SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGBUS, &action, nullptr);
 }
 
 bool Interrupted() { return g_signal.load() != 0; }

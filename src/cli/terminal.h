@@ -23,7 +23,8 @@ bool StdinIsTerminal();
 bool StdoutIsTerminal();
 
 // From now on Ctrl-C, SIGTERM and SIGHUP only set a flag; another two seconds later or more ends the program as usual.
-// A closed pipe or a file that grows too large becomes an error of write() instead of a signal.
+// A closed pipe or a file that grows too large becomes an error of write() instead of a signal. Where a mapped file has
+// become shorter, a sentence names it and the program ends as by a user's mistake.
 void InstallSignalHandlers();
 bool Interrupted();
 // The exit code of a program that one of them has ended: 130 for Ctrl-C.

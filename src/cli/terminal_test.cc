@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/terminal.h"
 
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "base/mapped_file.h"
+#include "cli/values.h"
+#include "tests/test_data.h"
 
 namespace hydrant::cli {
 namespace {
@@ -56,6 +65,45 @@ TEST(TerminalTest, OnlyCtrlCIsForgotten) {
   };
   EXPECT_EQ(cleared(SIGINT), 0);
   EXPECT_EQ(cleared(SIGTERM), 1);
+}
+
+// Reading past a file's new end raises a signal.
+TEST(TerminalTest, AMappedFileThatShrinksIsAUserError) {
+  const test::TempDir dir;
+  const std::string path = dir.Write("weights", std::string(size_t{1} << 16, 'a')), err = dir.path() + "/err";
+  EXPECT_EQ(ExitOf([&] {
+              dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+              const auto file = base::MappedFile::Open(path);
+              std::filesystem::resize_file(path, 100);
+              const volatile uint8_t* bytes = file->bytes().data();
+              return static_cast<int>(bytes[50000]);
+            }),
+            2);
+  EXPECT_THAT(base::ReadTextFile(err), testing::HasSubstr("error: " + path + ": became shorter while it was read"));
+}
+
+TEST(TerminalTest, AReadOfStdinEndsWithASignal) {
+  EXPECT_EQ(ExitOf([] {
+              int ends[2];
+              if (pipe(ends) != 0) return 1;
+              dup2(ends[0], STDIN_FILENO);
+              const pid_t reader = getpid();
+              if (fork() == 0) {
+                for (int i = 0; i < 100; ++i) {  // until the read waits
+                  usleep(10000);
+                  kill(reader, SIGTERM);
+                }
+                _exit(0);
+              }
+              close(ends[1]);
+              try {
+                ReadStdin();
+              } catch (const Interruption&) {
+                return InterruptedExit();
+              }
+              return 2;
+            }),
+            143);
 }
 
 TEST(TerminalTest, WhatWasToBeIgnoredStaysIgnored) {

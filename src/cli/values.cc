@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
+#include "cli/terminal.h"
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
@@ -95,6 +96,7 @@ std::vector<int32_t> ParseIdList(std::string_view flag, const std::string& text,
 }
 
 void CheckIsFolder(std::string_view flag, const std::string& path) {
+  if (path.empty()) throw UserError(fmt::format("{} is empty", flag));
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::directory) return;
@@ -108,7 +110,10 @@ std::string ReadStdin() {
   std::vector<char> chunk(size_t{1} << 16);
   while (true) {
     const ssize_t got = read(STDIN_FILENO, chunk.data(), chunk.size());
-    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EINTR) {
+      if (Interrupted()) throw Interruption();
+      continue;
+    }
     if (got < 0) throw FileError("standard input", std::string("cannot be read: ") + std::strerror(errno));
     if (got == 0) return text;
     text.append(chunk.data(), static_cast<size_t>(got));
