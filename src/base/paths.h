@@ -7,10 +7,11 @@
 
 namespace hydrant::base {
 
-// Also where that cannot be found out (no permission, a loop of links): whoever then reads it says why.
+// Also a link that leads nowhere, and where that cannot be found out (no permission, a loop of links): whoever then
+// reads it says why. A file that may be missing is not missing then.
 inline bool IsThere(const std::filesystem::path& path) {
   std::error_code error;
-  return std::filesystem::status(path, error).type() != std::filesystem::file_type::not_found;
+  return std::filesystem::symlink_status(path, error).type() != std::filesystem::file_type::not_found;
 }
 
 // false where that cannot be found out.

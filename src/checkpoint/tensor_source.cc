@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/mapped_file.h"
+#include "base/paths.h"
 #include "checkpoint/file_source.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/torch_zip.h"
@@ -30,10 +31,7 @@ void CheckFolder(const std::string& folder) {
   throw FileError(folder, "no such folder");
 }
 
-bool Holds(const std::string& folder, const std::string& name) {
-  std::error_code ignored;
-  return fs::exists(fs::path(folder) / name, ignored);
-}
+bool Holds(const std::string& folder, const std::string& name) { return base::IsThere(fs::path(folder) / name); }
 
 std::unique_ptr<TensorSource> OpenByName(const std::string& folder, const std::string& name) {
   const std::string path = (fs::path(folder) / name).string();

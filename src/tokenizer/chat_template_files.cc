@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/paths.h"
 #include "hydrant/error.h"
 #include "tokenizer/chat_template.h"
 
@@ -13,11 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using base::JsonView;
-
-bool IsFile(const fs::path& path) {
-  std::error_code error;
-  return fs::is_regular_file(path, error);
-}
 
 struct Jinja {
   std::string file;  // that holds the text
@@ -44,7 +40,7 @@ std::string DefaultTemplate(const JsonView& json) {
 std::optional<Jinja> FindJinja(const fs::path& folder, const JsonView& config) {
   // transformers prefers the file of its own where both exist.
   const fs::path own_file = folder / "chat_template.jinja";
-  if (IsFile(own_file)) return Jinja{own_file.string(), base::ReadTextFile(own_file.string())};
+  if (base::IsThere(own_file)) return Jinja{own_file.string(), base::ReadTextFile(own_file.string())};
   if (!config.Has("chat_template")) return std::nullopt;
   return Jinja{config.file(), DefaultTemplate(config.At("chat_template"))};
 }
@@ -61,7 +57,7 @@ struct Config {
   std::string file;
 
   explicit Config(const std::string& folder) : file((fs::path(folder) / "tokenizer_config.json").string()) {
-    if (IsFile(file)) json = base::ReadJsonFile(file);
+    if (base::IsThere(file)) json = base::ReadJsonFile(file);
     if (!json.is_object()) JsonView(json, file).Fail("an object");
   }
 };

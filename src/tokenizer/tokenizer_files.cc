@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/paths.h"
 #include "hydrant/error.h"
 #include "tokenizer/loaders.h"
 
@@ -18,11 +19,6 @@ using base::JsonView;
 constexpr const char* kJsonName = "tokenizer.json";
 constexpr const char* kModelName = "tokenizer.model";
 constexpr int64_t kMaxId = (int64_t{1} << 31) - 2;
-
-bool IsFile(const fs::path& path) {
-  std::error_code error;
-  return fs::is_regular_file(path, error);
-}
 
 bool Flag(const JsonView& json, std::string_view key) { return json.Has(key) && json.At(key).Bool(); }
 
@@ -64,9 +60,9 @@ std::vector<AddedToken> ReadAddedTokensFile(const std::string& path) {
 ConfigRules ReadConfigRules(const fs::path& folder) {
   ConfigRules rules;
   const fs::path config = folder / "tokenizer_config.json";
-  if (IsFile(config)) rules = ParseConfigRules(base::ReadTextFile(config.string()), config.string());
+  if (base::IsThere(config)) rules = ParseConfigRules(base::ReadTextFile(config.string()), config.string());
   const fs::path added = folder / "added_tokens.json";
-  if (rules.added_tokens.empty() && IsFile(added)) rules.added_tokens = ReadAddedTokensFile(added.string());
+  if (rules.added_tokens.empty() && base::IsThere(added)) rules.added_tokens = ReadAddedTokensFile(added.string());
   return rules;
 }
 
@@ -99,7 +95,7 @@ ConfigRules ParseConfigRules(std::string_view text, const std::string& file) {
 }
 
 bool HasTokenizer(const std::string& folder) {
-  return IsFile(fs::path(folder) / kJsonName) || IsFile(fs::path(folder) / kModelName);
+  return base::IsThere(fs::path(folder) / kJsonName) || base::IsThere(fs::path(folder) / kModelName);
 }
 
 std::unique_ptr<Tokenizer> LoadTokenizer(const std::string& path) {
@@ -111,7 +107,7 @@ std::unique_ptr<Tokenizer> LoadTokenizer(const std::string& path) {
                       "name a folder or a file with the tokenizer of the model");
     }
     const fs::path json = file / kJsonName;
-    file = IsFile(json) ? json : file / kModelName;
+    file = base::IsThere(json) ? json : file / kModelName;
   }
   const std::string name = file.string();
   const std::string text = base::ReadTextFile(name);
