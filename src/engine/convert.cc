@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/paths.h"
 #include "base/thread_pool.h"
 #include "checkpoint/content_hash.h"
 #include "checkpoint/packed_tensors.h"
@@ -136,6 +137,7 @@ struct Loaded {
   std::unique_ptr<draft::HydraWeights> hydra;
   std::unique_ptr<draft::MedusaWeights> medusa;
   std::unique_ptr<checkpoint::TensorSource> source;
+  std::vector<std::string> files;  // that were read
 };
 
 void PlanBase(const ConvertOptions& options, Loaded& loaded, Plan& plan) {
@@ -173,6 +175,9 @@ void PlanHeads(const ConvertOptions& options, Loaded& loaded, Plan& plan) {
     plan.AddLinear(*linear, options.head_weights.value_or(WeightFormat::kW8A8));
   }
   plan.AddOthers(*source, names);
+  for (const std::string& name : source->files()) {
+    if (std::ranges::find(loaded.files, name) == loaded.files.end()) loaded.files.push_back(name);
+  }
 }
 
 std::vector<checkpoint::TensorEntry> Entries(Plan& plan, kernels::PackedLayout layout) {
@@ -282,11 +287,9 @@ void CopyFiles(const std::string& from, const std::string& to) {
   for (const char* name : kCopiedFiles) {
     const fs::path source = fs::path(from) / name;
     std::error_code error;
-    if (!fs::is_regular_file(source, error)) continue;
+    if (!base::IsThere(source)) continue;
     fs::copy_file(source, fs::path(to) / name, error);
-    if (error) {
-      throw FileError(source.string(), "cannot be copied to the new folder: " + error.message(), "is its disk full?");
-    }
+    if (error) throw FileError(source.string(), "cannot be copied to the new folder: " + error.message());
   }
 }
 
@@ -296,7 +299,9 @@ void CheckOptions(const ConvertOptions& options, const FolderKind& kind) {
   }
   if (kind.base && !options.weights) throw UserError("--weights is missing", "such as --weights w4a8");
   if (!kind.base && options.weights) {
-    throw UserError("--weights is for base models, and " + options.in + " holds heads", "use --head-weights");
+    throw UserError("--weights is for base models, and " + options.in +
+                        " holds heads, or a base model whose config.json lacks 'num_hidden_layers' or is missing",
+                    "use --head-weights for heads");
   }
   if (!kind.heads && options.head_weights) {
     throw UserError("--head-weights needs heads, and " + options.in + " has none",
@@ -304,6 +309,9 @@ void CheckOptions(const ConvertOptions& options, const FolderKind& kind) {
   }
   if (!kind.base && options.model.empty()) {
     throw UserError("heads need their base's sizes", "name its folder with --model");
+  }
+  if (kind.base && !options.model.empty()) {
+    throw UserError("--model is for heads, and " + options.in + " holds a base model", "leave it out");
   }
   for (const auto& format : {options.weights, options.head_weights}) {
     if (format && !quant::IsPacked(*format)) {
@@ -326,13 +334,14 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
   Plan plan;
   loaded.base = std::make_unique<model::ModelWeights>(model::LoadModelWeights(kind.base ? options.in : options.model));
   loaded.source = kind.base ? checkpoint::OpenModelFolder(options.in) : checkpoint::OpenHeadsFolder(options.in);
+  loaded.files = loaded.source->files();
   if (kind.base) PlanBase(options, loaded, plan);
   if (kind.heads) PlanHeads(options, loaded, plan);
 
   ConvertReport report;
   report.layout = options.layout.value_or(kernels::KernelsForModel("auto", loaded.base->config.hidden_size).layout());
   report.weights_file = WeightsFileName(*loaded.source);
-  report.source_hash = checkpoint::HashOfFiles(loaded.source->files());
+  report.source_hash = checkpoint::HashOfFiles(loaded.files);
   report.num_packed = static_cast<int64_t>(plan.packed().size());
   const std::vector<checkpoint::TensorEntry> entries = Entries(plan, report.layout);
   for (const PackedOutput& output : plan.packed()) report.bytes_before += output.floats();

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "checkpoint/tensor_source.h"
 #include "engine/eval_logits.h"
 #include "engine/loaded_model.h"
@@ -173,6 +174,25 @@ TEST_F(ConvertTest, TheFileSaysWhereItIsFromAndPanelsAreAligned) {
   EXPECT_EQ(base::ReadJsonFile(out + "/hydrant.json").at("weights"), "w4a8");
 }
 
+// A base and its heads in one folder, in a file each: the hash is of both.
+TEST_F(ConvertTest, TheHashIsOfTheHeadsFileToo) {
+  const std::string both = Out("both");
+  fs::copy(Golden("base_mha"), both);
+  const std::string heads = Golden("medusa/c_v2_k4_l1"), name = "/medusa_lm_head.safetensors";
+  base::Json config = base::ReadJsonFile(heads + "/config.json");
+  config.update(base::ReadJsonFile(both + "/config.json"));
+  dir_.Write("both/config.json", config.dump());
+  std::string content = base::ReadTextFile(heads + name);
+  std::vector<std::string> hashes;
+  for (const char* out : {"first", "second"}) {
+    dir_.Write("both" + name, content);
+    hashes.push_back(
+        ConvertFolder({.in = both, .out = Out(out), .weights = WeightFormat::kW8A8, .threads = 1}).source_hash);
+    content.back() = static_cast<char>(content.back() ^ 1);
+  }
+  EXPECT_NE(hashes[0], hashes[1]);
+}
+
 TEST_F(ConvertTest, ActivationsOfAPackedFolderMayBeChosenButNotItsBits) {
   const std::string out = ConvertBase(Golden("base_mha"), WeightFormat::kW4A8, "base");
   ExpectEqual(Numbers(out, "", "w4a16", "auto"), Numbers(Golden("base_mha"), "", "w4a16", "auto"));
@@ -201,6 +221,8 @@ TEST_F(ConvertTest, WhatDoesNotFitTheFolderIsRefused) {
   EXPECT_THAT(Refusal({.in = heads, .out = Out("x"), .weights = WeightFormat::kW8A8}), HasSubstr("use --head-weights"));
   EXPECT_THAT(Refusal({.in = heads, .out = Out("x")}), HasSubstr("--model"));
   EXPECT_THAT(Refusal({.in = base, .out = Out("x"), .weights = WeightFormat::kBF16}), HasSubstr("the format is bf16"));
+  EXPECT_THAT(Refusal({.in = base, .out = Out("x"), .model = base, .weights = WeightFormat::kW8A8}),
+              HasSubstr("--model is for heads"));
   EXPECT_THAT(
       Refusal({.in = base, .out = Out("x"), .weights = WeightFormat::kW8A8, .head_weights = WeightFormat::kW8A8}),
       HasSubstr("--head-weights needs heads"));

@@ -115,6 +115,9 @@ class Evaluation {
 
 void SetDefaults(const LoadedModel& loaded, PerplexityOptions& options) {
   const int64_t most = loaded.weights.config.max_positions;
+  if (most < 2) {
+    throw FileError(loaded.weights.config.file, "'max_position_embeddings' is 1, expected 2 for a token to be scored");
+  }
   if (options.context == 0) options.context = static_cast<int32_t>(most);
   if (options.context < 2 || options.context > most) {
     throw UserError("--context is " + std::to_string(options.context) + ", expected 2 to " + std::to_string(most) +

@@ -17,16 +17,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Neither of them, nor a folder that holds one: it would be gone once Keep has replaced it.
+bool Holds(const fs::path& outer, const fs::path& inner) {
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+// Neither of them, nor the folder that we run in, nor a folder that holds one: it would be gone once Keep has replaced
+// it.
 void CheckHoldsNoSource(const std::string& target, const std::vector<std::string>& sources) {
   std::error_code error;
   const fs::path outer = fs::canonical(target, error);
   for (const std::string& source : sources) {
     const fs::path inner = fs::canonical(source, error);
     if (error) continue;  // who reads it says so
-    if (std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first != outer.end()) continue;
+    if (!Holds(outer, inner)) continue;
     const std::string what = inner == outer ? "is what is read" : "holds " + source + ", which is read";
     throw FileError(target, what + ": it would be lost", "name another folder to write");
+  }
+  const fs::path here = fs::current_path(error);
+  if (!error && Holds(outer, here)) {
+    throw FileError(target, here == outer ? "is the folder that this runs in" : "holds the folder that this runs in",
+                    "run it from another folder, or name another one to write");
   }
 }
 
@@ -60,9 +70,11 @@ void CheckTarget(const std::string& target, bool replace, const std::vector<std:
   CheckIsOurs(target);
 }
 
-std::string WithoutSlashes(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
+// Without "." and slashes at its end: "x/." cannot be renamed, and x can.
+std::string WithoutEnd(const std::string& path) {
+  fs::path normal = fs::path(path).lexically_normal();
+  if (!normal.has_filename() && normal.has_relative_path()) normal = normal.parent_path();
+  return normal.string();
 }
 
 std::string MakeBeside(const std::string& target) {
@@ -80,7 +92,7 @@ std::string MakeBeside(const std::string& target) {
 }  // namespace
 
 OutputFolder::OutputFolder(const std::string& target, bool replace, const std::vector<std::string>& sources)
-    : target_(WithoutSlashes(target)) {
+    : target_(WithoutEnd(target)) {
   CheckTarget(target_, replace, sources);
   path_ = MakeBeside(target_);
 }
@@ -97,7 +109,11 @@ void OutputFolder::Keep() {
   if (fs::exists(target_, error)) {
     old = MakeBeside(target_);  // rename replaces an empty folder
     fs::rename(target_, old, error);
-    if (error) throw FileError(target_, "cannot be replaced: " + error.message());
+    if (error) {
+      std::error_code ignored;
+      fs::remove(old, ignored);
+      throw FileError(target_, "cannot be replaced: " + error.message());
+    }
   }
   fs::rename(path_, target_, error);
   if (error) {
@@ -106,7 +122,12 @@ void OutputFolder::Keep() {
     throw FileError(target_, "cannot be created: " + error.message(), back ? "what it held is in " + old : "");
   }
   kept_ = true;
-  if (!old.empty()) fs::remove_all(old, error);
+  if (old.empty()) return;
+  fs::remove_all(old, error);
+  if (error) {
+    throw FileError(old, "what " + target_ + " held before cannot be removed: " + error.message(),
+                    target_ + " is whole and new; remove the old one yourself");
+  }
 }
 
 }  // namespace hydrant::engine

@@ -95,6 +95,26 @@ TEST(OutputFolderTest, NeverReplacesWhatIsRead) {
   EXPECT_THAT(Refusal(target, true, {target + "/in"}), HasSubstr("holds " + target + "/in, which is read"));
 }
 
+// The folder that the program runs in would be gone under its feet. Another spelling of a name is that name.
+TEST(OutputFolderTest, NeverReplacesWhereItRuns) {
+  const test::TempDir dir;
+  const std::string target = dir.path() + "/out";
+  fs::create_directories(target + "/in");
+  const fs::path before = fs::current_path();
+  fs::current_path(target + "/in");
+  EXPECT_THAT(Refusal(target, true), HasSubstr("holds the folder that this runs in"));
+  fs::current_path(target);
+  fs::remove(target + "/in");
+  EXPECT_THAT(Refusal(".", true), HasSubstr("is the folder that this runs in"));
+  EXPECT_EQ(EntriesIn(target), 0);
+  fs::current_path(dir.path());
+  WriteFile(target + "/hydrant.json");
+  OutputFolder("./out/.", true, {}).Keep();
+  EXPECT_EQ(EntriesIn(target), 0);
+  EXPECT_EQ(EntriesIn(dir.path()), 1);
+  fs::current_path(before);
+}
+
 TEST(OutputFolderTest, RefusesWhatIsNoFolder) {
   const test::TempDir dir;
   WriteFile(dir.path() + "/file");
