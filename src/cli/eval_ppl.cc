@@ -74,6 +74,7 @@ bool ParseFlags(const std::vector<std::string>& args, PplOptions& options) {
   CheckNotEmpty(flags, "--model", options.engine.model);
   CheckNotEmpty(flags, "--text", options.text.file);
   CheckNotEmpty(flags, "--cpu-target", options.engine.cpu_target);
+  options.text.max_tokens = options.perplexity.max_tokens;
   CheckFolders(options.engine);
   return true;
 }

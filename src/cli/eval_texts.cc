@@ -17,6 +17,9 @@
 namespace hydrant::cli {
 namespace {
 
+// What is made tokens at once: SentencePiece takes up to 230 bytes of memory for each.
+constexpr size_t kMostTextBytes = size_t{16} << 20;
+
 constexpr std::array<std::string_view, 3> kUsualFields = {"text", "conversations", "messages"};
 
 // Role names of the two spellings that chat data come in.
@@ -84,7 +87,22 @@ class Reader {
 
   void AddText(std::string_view text) {
     texts_.push_back(
-        loaded_->tokenizer->Encode(text, {.parse_special = false, .add_bos = loaded_->tokenizer->adds_bos()}));
+        loaded_->tokenizer->Encode(Used(text), {.parse_special = false, .add_bos = loaded_->tokenizer->adds_bos()}));
+  }
+
+  // What may be used of a text: its first bytes where few tokens are, up to a whole character.
+  std::string_view Used(std::string_view text) const {
+    const auto tokens = static_cast<size_t>(options_->max_tokens);
+    if (tokens > 0 && tokens < text.size() / kMostTokenBytes) {
+      size_t end = tokens * kMostTokenBytes;
+      while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+      return text.substr(0, end);
+    }
+    if (text.size() <= kMostTextBytes) return text;
+    throw UserError(
+        fmt::format("{} has a text of {} MB, at most {} MB are made tokens at once",
+                    options_->file.empty() ? "stdin" : options_->file, text.size() >> 20, kMostTextBytes >> 20),
+        "score less of it (--max-tokens), or several texts (--split blank)");
   }
 
   void AddMessages(const std::vector<tokenizer::Message>& messages) {

@@ -14,6 +14,7 @@ struct TextOptions {
   std::string file;            // empty: stdin
   std::string split = "auto";  // none | blank | jsonl; auto: jsonl by the name, else none
   std::string field;           // of JSONL; empty: "text", else "conversations", else "messages"
+  int64_t max_tokens = 0;      // that will be used; 0: all
 };
 
 // The texts of a file, each with a BOS where the tokenizer adds one. JSONL: one object a line; the field holds a text,

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "cli/values.h"
 #include "hydrant/error.h"
 #include "tokenizer/chat_template.h"
 
@@ -15,10 +16,6 @@ std::string ResolveTemplate(const std::string& model_folder, const std::string& 
 }
 
 namespace {
-
-// Bytes of text for each token, at most. No text comes near it, and a tokenizer may take some hundred bytes of memory
-// for each (SentencePiece: 225).
-constexpr size_t kMostTokenBytes = 128;
 
 void CheckLength(const Engine& engine, const std::string& text) {
   const auto positions = static_cast<size_t>(engine.info().max_positions);

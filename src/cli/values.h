@@ -14,6 +14,9 @@ namespace hydrant::cli {
 
 // Most bytes taken from stdin, a prompt file or a list of ids.
 inline constexpr size_t kMaxInputBytes = size_t{64} << 20;
+// Bytes of text for each token, at most. No text comes near it, and a tokenizer may take some hundred bytes of memory
+// for each (SentencePiece: 225).
+inline constexpr size_t kMostTokenBytes = 128;
 
 // A decimal integer from min to max.
 int64_t ParseInteger(std::string_view flag, const std::string& text, int64_t min, int64_t max);
