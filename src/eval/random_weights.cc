@@ -183,13 +183,16 @@ void RandomWeights::Place(const Piece& piece, const kernels::KernelTable& table,
   piece.linear->packed = std::move(packed);
 }
 
-bool RandomWeights::Build(const kernels::Queue& queue, const FillProgress& on_progress) {
+void CheckMemory(uint64_t bytes, const std::string& what, const std::string& hint) {
   const double available = AvailableMemory();
-  if (static_cast<double>(bytes_) > 0.95 * available) {
-    throw UserError("the weights take " + Gigabytes(static_cast<double>(bytes_)) + ", and " + Gigabytes(available) +
-                        " of memory are free",
-                    "take fewer bits (--weights w4a8) or a smaller --shape");
-  }
+  if (static_cast<double>(bytes) <= 0.95 * available) return;
+  throw UserError(
+      what + " take " + Gigabytes(static_cast<double>(bytes)) + ", and " + Gigabytes(available) + " of memory are free",
+      hint);
+}
+
+bool RandomWeights::Build(const kernels::Queue& queue, const FillProgress& on_progress) {
+  CheckMemory(bytes_, "the weights", "take fewer bits (--weights w4a8) or a smaller --shape");
   auto buffer = std::make_shared<base::PageBuffer>(bytes_, base::PageSize::kHuge);
   const std::shared_ptr<uint8_t> memory(buffer, buffer->data());
   uint64_t done = 0;

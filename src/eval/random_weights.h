@@ -61,6 +61,9 @@ class RandomWeights {
   std::vector<Piece> pieces_;
 };
 
+// Throws UserError where that is nearly all of the memory that is free, or more: "the weights take 27.0 GB, ..".
+void CheckMemory(uint64_t bytes, const std::string& what, const std::string& hint);
+
 // A whole model, with the lm head in the format that the engine takes for it. Throws UserError when there is less
 // memory; false when stopped.
 bool MakeRandomModel(const model::ModelConfig& config, quant::WeightFormat format, const kernels::Queue& queue,
