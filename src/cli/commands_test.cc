@@ -424,33 +424,34 @@ TEST(CommandsTest, PerplexityOfTextsAndMessages) {
   ExpectRefused({"eval", "ppl"}, "--model is missing");
 }
 
-TEST(CommandsTest, ClosedPipeEndsQuietly) {
-  std::array<int, 2> pipe_ends{};
-  ASSERT_EQ(pipe(pipe_ends.data()), 0);
-  close(pipe_ends[0]);
+// The exit code where stdout is `out`.
+int CodeWithOutput(int out, const char* command, const char* word) {
   const pid_t child = fork();
   if (child == 0) {
-    dup2(pipe_ends[1], STDOUT_FILENO);
-    execl(HYDRANT_PROGRAM, HYDRANT_PROGRAM, "tree", "list", nullptr);
+    dup2(out, STDOUT_FILENO);
+    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+    execl(HYDRANT_PROGRAM, HYDRANT_PROGRAM, command, word, nullptr);
     _exit(127);
   }
-  close(pipe_ends[1]);
+  close(out);
   int status = 0;
   waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+TEST(CommandsTest, ClosedPipeEndsQuietly) {
+  for (const auto& [command, word] : {std::pair("tree", "list"), {"run", "--help"}, {"inspect", "--help"}}) {
+    std::array<int, 2> pipe_ends{};
+    ASSERT_EQ(pipe(pipe_ends.data()), 0);
+    close(pipe_ends[0]);
+    EXPECT_EQ(CodeWithOutput(pipe_ends[1], command, word), 0) << command;
+  }
 }
 
 TEST(CommandsTest, FullDeviceIsReported) {
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(open("/dev/full", O_WRONLY), STDOUT_FILENO);
-    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
-    execl(HYDRANT_PROGRAM, HYDRANT_PROGRAM, "tree", "list", nullptr);
-    _exit(127);
+  for (const auto& [command, word] : {std::pair("tree", "list"), {"run", "--help"}, {"inspect", "--help"}}) {
+    EXPECT_EQ(CodeWithOutput(open("/dev/full", O_WRONLY), command, word), 2) << command;
   }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 2);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/nearest.h"
+#include "cli/terminal.h"
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
@@ -127,7 +128,7 @@ bool FlagSet::Parse(const std::vector<std::string>& args) {
   try {
     app_->parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", Help());
+    Print(Help());
     return false;
   } catch (const CLI::ParseError& e) {
     RefuseRemaining();
