@@ -139,7 +139,8 @@ tree::Topology TreeFor(const Options& options, int32_t heads) {
     return tree::Topology::FromPaths(chain);
   }
   const tree::NamedTopology named = tree::ParseTree(options.engine.tree, "--tree");
-  return named.topology.CutToDepth(std::min(heads, named.topology.max_depth()));
+  tree::CheckFits(named.topology, {.num_heads = heads, .max_nodes = engine::kMaxRows}, "tree '" + named.name + "'");
+  return named.topology;
 }
 
 class HeadsBench {

@@ -103,12 +103,20 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   if (flags.Given("--prompt-ids") && (flags.Given("--prompt") || flags.Given("--template"))) {
     throw UserError("--prompt-ids stands for the whole prompt", "leave out --prompt and --template");
   }
+  if (flags.Given("--prompt-ids") && options.request.prompt_ids.empty()) {
+    throw UserError("--prompt-ids is an empty list", "give one token at least");
+  }
   CheckNotEmpty(flags, "--model", options.engine.model);
   CheckNotEmpty(flags, "--prompt", options.prompt);
   if (options.engine.model.empty()) {
     const DefaultModel found = FindDefaultModel();
     options.engine.model = found.model;
     if (options.drafts.empty()) options.drafts = {found.draft};
+  }
+  for (const char* flag : {"--tree", "--draft-p-min", "--head-weights", "--draft-vocab", "--draft-vocab-text"}) {
+    if (options.drafts.empty() && flags.Given(flag)) {
+      throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
+    }
   }
   CheckIsFolder("--model", options.engine.model);
   for (const std::string& draft : options.drafts) CheckIsFolder("--draft", draft);

@@ -40,6 +40,14 @@ TEST(RefusalsTest, SettingsWithoutEffect) {
   ExpectRefused(
       {"bench", "latency", "--model", Model(), "--draft", Heads(), "--prompt-ids", "[1,2,3]", "--max-tokens", "600"},
       "is more than the 512 positions");
+  for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{
+           {"--head-weights", "w8a8"}, {"--draft-p-min", "0.5"}, {"--tree", "chain"}}) {
+    ExpectRefused({"bench", "latency", "--model", Model(), more[0], more[1]}, more[0] + " needs draft heads");
+  }
+  ExpectRefused({"bench", "latency", "--model", Model(), "--prompt-ids", "[]"}, "--prompt-ids is an empty list");
+  ExpectRefused({"bench", "latency", "--model", Model(), "--draft", ""}, "--draft is empty");
+  ExpectRefused({"bench", "heads", "--shape", "tale", "--heads", "medusa", "--tree", "[[0,0,0,0,0]]"},
+                "is 5 deep, but the draft has 4 heads");
   ExpectRefused({"bench", "step", "--prefill-chunk", "4"}, "--prefill-chunk is for prompts only");
   ExpectRefused({"eval", "ppl", "--model", Model(), "--text", text, "--field", "x"}, "--field is for JSONL only");
 }
@@ -53,6 +61,33 @@ TEST(RefusalsTest, PromptsThatNoContextHolds) {
     std::vector<std::string> args = {"run", "--model", Model(), "--prompt-file", file};
     args.insert(args.end(), more.begin(), more.end());
     ExpectRefused(args, "bytes, more than 128 for each");
+  }
+}
+
+// A text that would take gigabytes to become tokens; where few are scored, few are made.
+TEST(RefusalsTest, TextsThatAreTooLongForATokenizer) {
+  const TempDir dir;
+  const std::string file = dir.Write("long.txt", std::string(size_t{17} << 20, 'a'));
+  ExpectRefused({"eval", "ppl", "--model", Model(), "--text", file}, "has a text of 17 MB, at most 16 MB");
+  const Outcome outcome = Hydrant({"eval", "ppl", "--model", Model(), "--text", file, "--max-tokens", "5"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, testing::HasSubstr("over 5 tokens"));
+}
+
+// A file that a folder may lack is not lacking where it cannot be read: a text would be another one, in silence.
+// Hugging Face's cache is made of links.
+TEST(RefusalsTest, LinksThatLeadNowhere) {
+  const TempDir dir;
+  const std::string model = dir.path() + "/m", out = dir.path() + "/out";
+  std::filesystem::copy(Model(), model);
+  for (const char* name : {"tokenizer_config.json", "tokenizer.model", "chat_template.jinja", "model.safetensors"}) {
+    const std::string file = model + "/" + name;
+    const bool was_there = std::filesystem::remove(file);
+    std::filesystem::create_symlink("/nowhere/x", file);
+    ExpectRefused({"run", "--model", model, "--prompt", "a"}, file + ": cannot be opened");
+    ExpectRefused({"convert", model, out, "--weights", "w8a8"}, file + ": cannot be");
+    std::filesystem::remove(file);
+    if (was_there) std::filesystem::copy(Model() + "/" + name, file);
   }
 }
 
