@@ -18,6 +18,8 @@ struct Engine::Impl {
 
   int32_t SlotsFor(const GenerationRequest& request) const;
   void EnsurePool(int32_t num_blocks);
+  void Admit(std::span<const GenerationRequest> requests);
+  sequence::SequenceSetup SetupFor(const GenerationRequest& request) const;
   std::vector<GenerationResult> Run(std::span<const GenerationRequest> requests, const EmitCallback& on_emit);
 
   std::unique_ptr<engine::LoadedModel> loaded;
@@ -39,8 +41,8 @@ void Engine::Impl::EnsurePool(int32_t num_blocks) {
   kv_pool = std::make_unique<kv::BlockPool>(model::KvShapeFor(loaded->weights.config, loaded->kv_type), num_blocks);
 }
 
-std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationRequest> requests,
-                                                const EmitCallback& on_emit) {
+// Checks the requests, and makes room for all of them.
+void Engine::Impl::Admit(std::span<const GenerationRequest> requests) {
   int64_t blocks = 0;
   for (const GenerationRequest& request : requests) {
     ValidateRequest(request);
@@ -52,7 +54,24 @@ std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationReques
   }
   if (blocks > (int64_t{1} << 24)) throw UserError("the requests need more KV blocks than an engine can number");
   EnsurePool(static_cast<int32_t>(blocks));
+}
 
+sequence::SequenceSetup Engine::Impl::SetupFor(const GenerationRequest& request) const {
+  sequence::SequenceSetup setup;
+  setup.tokenizer = loaded->tokenizer.get();
+  setup.drafter = request.use_drafter ? loaded->drafter.get() : nullptr;
+  setup.pool = kv_pool.get();
+  setup.kernels = loaded->queue.table;
+  setup.vocab_size = loaded->info.vocab_size;
+  setup.max_positions = loaded->info.max_positions;
+  setup.max_slots = SlotsFor(request);
+  setup.eos_token_ids = loaded->info.eos_token_ids;
+  return setup;
+}
+
+std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationRequest> requests,
+                                                const EmitCallback& on_emit) {
+  Admit(requests);
   engine::Stepper stepper({.decoder = loaded->decoder.get(),
                            .drafter = loaded->drafter.get(),
                            .pool = kv_pool.get(),
@@ -61,16 +80,7 @@ std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationReques
                            .model = loaded->options.model});
   std::deque<sequence::Sequence> sequences;  // a deque: sequences do not move
   for (const GenerationRequest& request : requests) {
-    sequence::SequenceSetup setup;
-    setup.tokenizer = loaded->tokenizer.get();
-    setup.drafter = request.use_drafter ? loaded->drafter.get() : nullptr;
-    setup.pool = kv_pool.get();
-    setup.kernels = loaded->queue.table;
-    setup.vocab_size = loaded->info.vocab_size;
-    setup.max_positions = loaded->info.max_positions;
-    setup.max_slots = SlotsFor(request);
-    setup.eos_token_ids = loaded->info.eos_token_ids;
-    sequences.emplace_back(request, setup);
+    sequences.emplace_back(request, SetupFor(request));
     stepper.Prefill(sequences.back());
     sequences.back().Emit(on_emit);
   }
