@@ -420,6 +420,9 @@ TEST(CommandsTest, PerplexityOfTextsAndMessages) {
   EXPECT_EQ(JsonOf(Hydrant(with({"--text", text, "--max-tokens", "3"})))["tokens"], 3);
   EXPECT_EQ(JsonOf(Hydrant(common, "A cat."))["text"], Json());
   ExpectRefused(with({"--text", chat, "--field", "body"}), "c.jsonl line 1: ");
+  const std::string odd = dir.Write("odd.jsonl", R"({"text": 5, "messages": []})");
+  ExpectRefused(with({"--text", odd}), "odd.jsonl line 1: 'text' is 5, expected a text, or a list of messages");
+  ExpectRefused(with({"--text", odd, "--field", "messages"}), "'messages' is [], expected one message at least");
   ExpectRefused(with({"--text", text, "--context", "513"}), "--context is 513, expected 2 to 512");
   ExpectRefused({"eval", "ppl"}, "--model is missing");
 }

@@ -33,6 +33,7 @@ std::string RoleNamed(const base::JsonView& role) {
 
 std::vector<tokenizer::Message> MessagesOf(const base::JsonView& list) {
   std::vector<tokenizer::Message> messages;
+  if (list.Size() == 0) list.Fail("one message at least");
   for (size_t i = 0; i < list.Size(); ++i) {
     const base::JsonView message = list.At(i);
     const bool from = message.Has("from");
@@ -77,6 +78,7 @@ class Reader {
       const std::string where = fmt::format("{} line {}", options_->file.empty() ? "stdin" : options_->file, number);
       const base::Json json = base::ParseJson(line, where);
       const base::JsonView field = FieldOf(base::JsonView(json, where), options_->field);
+      if (!field.is_string() && !field.is_array()) field.Fail("a text, or a list of messages");
       if (field.is_string()) {
         AddText(field.String());
       } else {

@@ -59,6 +59,9 @@ Findings InspectFolder(const std::string& folder) {
 Findings InspectFile(const std::string& path) {
   Findings findings;
   const std::string name = fs::path(path).filename().string();
+  if (name.ends_with("config.json")) {
+    throw FileError(path, "describes its folder, expected a file of weights or a tokenizer", "name the folder");
+  }
   if (name.ends_with(".index.json")) {
     findings.kind = "sharded tensors";
     findings.tensors = checkpoint::OpenShardedCheckpoint(path);

@@ -49,6 +49,7 @@ TEST(RefusalsTest, SettingsWithoutEffect) {
   ExpectRefused({"bench", "heads", "--shape", "tale", "--heads", "medusa", "--tree", "[[0,0,0,0,0]]"},
                 "is 5 deep, but the draft has 4 heads");
   ExpectRefused({"bench", "step", "--prefill-chunk", "4"}, "--prefill-chunk is for prompts only");
+  ExpectRefused({"inspect", Model() + "/config.json"}, "config.json: describes its folder");
   ExpectRefused({"eval", "ppl", "--model", Model(), "--text", text, "--field", "x"}, "--field is for JSONL only");
 }
 
