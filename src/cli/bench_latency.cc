@@ -79,6 +79,21 @@ void AddTreeFlags(FlagSet& flags, Options& options) {
       "Leave drafted tokens out that their head gives less (default 0: whole trees)");
 }
 
+void CheckTogether(const FlagSet& flags, const Options& options) {
+  if (flags.Given("--prompt-ids") && (flags.Given("--prompt") || flags.Given("--template"))) {
+    throw UserError("--prompt-ids stands for the whole prompt", "leave out --prompt and --template");
+  }
+  if (flags.Given("--prompt-ids") && options.request.prompt_ids.empty()) {
+    throw UserError("--prompt-ids is an empty list", "give one token at least");
+  }
+  CheckNotEmpty(flags, "--model", options.engine.model);
+  CheckNotEmpty(flags, "--prompt", options.prompt);
+  if (options.engine.model.empty() || !options.drafts.empty()) return;  // the embedded model has heads
+  for (const char* flag : {"--tree", "--draft-p-min", "--head-weights", "--draft-vocab", "--draft-vocab-text"}) {
+    if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
+  }
+}
+
 bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   options.request.stop = {.max_tokens = 128, .ignore_eos = true, .stop = {}};
   FlagSet flags("hydrant bench latency", kDescription, kExamples);
@@ -100,23 +115,11 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   flags.Group("Machine");
   AddMachineFlags(flags, options.engine);
   if (!flags.Parse(args)) return false;
-  if (flags.Given("--prompt-ids") && (flags.Given("--prompt") || flags.Given("--template"))) {
-    throw UserError("--prompt-ids stands for the whole prompt", "leave out --prompt and --template");
-  }
-  if (flags.Given("--prompt-ids") && options.request.prompt_ids.empty()) {
-    throw UserError("--prompt-ids is an empty list", "give one token at least");
-  }
-  CheckNotEmpty(flags, "--model", options.engine.model);
-  CheckNotEmpty(flags, "--prompt", options.prompt);
+  CheckTogether(flags, options);
   if (options.engine.model.empty()) {
     const DefaultModel found = FindDefaultModel();
     options.engine.model = found.model;
     if (options.drafts.empty()) options.drafts = {found.draft};
-  }
-  for (const char* flag : {"--tree", "--draft-p-min", "--head-weights", "--draft-vocab", "--draft-vocab-text"}) {
-    if (options.drafts.empty() && flags.Given(flag)) {
-      throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
-    }
   }
   CheckIsFolder("--model", options.engine.model);
   for (const std::string& draft : options.drafts) CheckIsFolder("--draft", draft);
