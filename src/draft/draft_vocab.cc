@@ -43,7 +43,9 @@ std::vector<int32_t> ReadDraftVocab(const std::string& file, int64_t vocab_size)
 
 std::vector<int32_t> MostFrequentTokens(std::span<const int32_t> text, int64_t count, int64_t vocab_size) {
   std::vector<int64_t> times(static_cast<size_t>(vocab_size), 0);
-  for (const int32_t token : text) ++times[static_cast<size_t>(token)];
+  for (const int32_t token : text) {  // a tokenizer may know more tokens than the model has rows for
+    if (token >= 0 && token < vocab_size) ++times[static_cast<size_t>(token)];
+  }
   std::vector<int32_t> tokens(static_cast<size_t>(vocab_size));
   for (size_t t = 0; t < tokens.size(); ++t) tokens[t] = static_cast<int32_t>(t);
   std::ranges::stable_sort(tokens, std::greater<>(), [&](int32_t t) { return times[static_cast<size_t>(t)]; });
