@@ -129,7 +129,8 @@ struct GenerationResult {
   }
 };
 
-// Called with newly emitted tokens and the text that is complete so far; return false to stop.
+// Called after each step, and between the parts of a long prompt, with the tokens that are ready since the last call:
+// none yet where a stop string may have begun. Return false to stop; tokens held back then are in the result only.
 struct Emission {
   std::span<const int32_t> token_ids;
   std::span<const int32_t> token_depth;     // as GenerationResult::token_depth

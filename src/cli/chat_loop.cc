@@ -72,6 +72,7 @@ class Chat {
     try {
       request_.prompt_ids = ConversationIds(engine_, messages_, template_);
       last_ = StreamReply(engine_, request_, UseColor(options_));
+      last_prompt_ = request_.prompt_ids;
       have_last_ = true;
       // Templates put their own space before a reply.
       const size_t first = last_.text.find_first_not_of(' ');
@@ -95,7 +96,7 @@ class Chat {
       Reset();
       Print("The conversation is forgotten.\n");
     } else if (line == "/stats") {
-      Print(have_last_ ? StatsText(request_.prompt_ids, last_) : "There is no reply yet.\n");
+      Print(have_last_ ? StatsText(last_prompt_, last_) : "There is no reply yet.\n");
     } else {
       const std::string nearest = base::Nearest(line, kWords);
       PrintError(ErrorText(fmt::format("unknown command '{}'", line),
@@ -111,6 +112,7 @@ class Chat {
   GenerationRequest request_;
   std::vector<ChatMessage> messages_;
   GenerationResult last_;
+  std::vector<int32_t> last_prompt_;
   bool have_last_ = false;
 };
 

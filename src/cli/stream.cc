@@ -13,7 +13,9 @@ bool UseColor(const RunOptions& options) {
 }
 
 GenerationResult StreamReply(Engine& engine, const GenerationRequest& request, bool color) {
-  return engine.Generate(request, [color](const Emission& emission) {
+  size_t printed = 0;  // bytes of the text
+  GenerationResult result = engine.Generate(request, [&](const Emission& emission) {
+    printed += emission.text.size();
     if (!color) {
       if (!emission.text.empty()) Print(emission.text);
     } else {
@@ -26,6 +28,8 @@ GenerationResult StreamReply(Engine& engine, const GenerationRequest& request, b
     }
     return !Interrupted();
   });
+  if (printed < result.text.size()) Print(result.text.substr(printed));  // held back when Ctrl-C came
+  return result;
 }
 
 GenerationResult GenerateSilently(Engine& engine, const GenerationRequest& request) {

@@ -81,7 +81,7 @@ std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationReques
   std::deque<sequence::Sequence> sequences;  // a deque: sequences do not move
   for (const GenerationRequest& request : requests) {
     sequences.emplace_back(request, SetupFor(request));
-    stepper.Prefill(sequences.back());
+    if (!stepper.Prefill(sequences.back(), [&] { return !on_emit || on_emit({}); })) sequences.back().Cancel();
     sequences.back().Emit(on_emit);
   }
   int32_t rows = 1;  // of a sequence

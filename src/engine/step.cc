@@ -38,7 +38,7 @@ Stepper::Stepper(const StepContext& context) : context_(context) {
   by_depth_.resize(static_cast<size_t>(context.topology->max_depth()) + 1);
 }
 
-void Stepper::Prefill(sequence::Sequence& sequence) {
+bool Stepper::Prefill(sequence::Sequence& sequence, const std::function<bool()>& go_on) {
   sequence::Sequence* const one[] = {&sequence};
   PhaseClock clock(one);
   const std::vector<int32_t>& prompt = sequence.request().prompt_ids;
@@ -47,6 +47,10 @@ void Stepper::Prefill(sequence::Sequence& sequence) {
   HYDRANT_CHECK(reserved);
   for (int32_t first = 0; first < length; first += context_.prefill_chunk) {
     const int32_t count = std::min(context_.prefill_chunk, length - first);
+    if (first > 0 && !go_on()) {
+      clock.Lap(&PhaseTimes::prefill);
+      return false;
+    }
     batch_.Clear();
     batch_.AddChain(std::span(prompt).subspan(static_cast<size_t>(first), static_cast<size_t>(count)), first,
                     sequence.table().blocks());
@@ -64,6 +68,7 @@ void Stepper::Prefill(sequence::Sequence& sequence) {
   sequence.TakeFirst(logits);
   if (!std::isfinite(logits[static_cast<size_t>(sequence.output().back())])) throw NoFiniteLogits(context_.model);
   clock.Lap(&PhaseTimes::prefill);
+  return true;
 }
 
 void Stepper::Step(std::span<sequence::Sequence* const> sequences) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,7 +31,8 @@ class Stepper {
   explicit Stepper(const StepContext& context);
 
   // Runs a sequence's prompt in chunks and takes the first token. Throws FileError where its logit is not finite.
-  void Prefill(sequence::Sequence& sequence);
+  // Returns false, without a token, where `go_on`, asked between chunks, does.
+  bool Prefill(sequence::Sequence& sequence, const std::function<bool()>& go_on);
   // One step of unfinished sequences. Likewise.
   void Step(std::span<sequence::Sequence* const> sequences);
 

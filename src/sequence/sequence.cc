@@ -26,7 +26,8 @@ Sequence::Sequence(const GenerationRequest& request, const SequenceSetup& setup)
 }
 
 void Sequence::TakeFirst(std::span<const float> logits) {
-  const bool argmax = request_.accept.rule == AcceptRule::kTypical && request_.accept.root == RootChoice::kArgmax;
+  const bool argmax = request_.accept.rule == AcceptRule::kTypical && request_.accept.root == RootChoice::kArgmax &&
+                      request_.sampling.temperature > 0;  // at 0 it is the exact rule
   const kernels::TokenHistory history{.prompt = request_.prompt_ids, .output = {}, .path = {}};
   const int32_t token =
       argmax ? kernels::Argmax(logits) : kernels::ChooseToken(logits, request_.sampling, history, noise_, 0, scratch_);
@@ -112,7 +113,7 @@ void Sequence::Cancel() {
 
 void Sequence::Emit(const EmitCallback& on_emit) {
   const int32_t ready = text_.num_ready();
-  if (!on_emit || ready <= num_emitted_tokens_) return;
+  if (!on_emit || (finished_ && ready <= num_emitted_tokens_)) return;
   std::vector<std::string> token_text;
   std::string text;
   for (int32_t i = num_emitted_tokens_; i < ready; ++i) {

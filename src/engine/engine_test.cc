@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hydrant/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/test_data.h"
+
+namespace hydrant {
+namespace {
+
+Engine Tale(int32_t prefill_chunk = 0) {
+  EngineOptions options;
+  options.model = test::SourceDir() + "/models/tale-14m";
+  options.draft = test::SourceDir() + "/models/tale-14m-hydra-pp";
+  options.prefill_chunk = prefill_chunk;
+  return Engine(options);
+}
+
+GenerationRequest About(Engine& engine, const std::string& text) {
+  GenerationRequest request;
+  request.prompt_ids = engine.Tokenize(text, true, true);
+  request.stop.max_tokens = 100;
+  request.stop.ignore_eos = true;
+  return request;
+}
+
+// Whoever wants to stop is asked between the parts of a prompt, and not once more when it has said so.
+TEST(EngineTest, ALongPromptCanBeStopped) {
+  Engine engine = Tale(4);
+  int calls = 0;
+  const GenerationResult result =
+      engine.Generate(About(engine, "Once upon a time there was a little fox who liked to run in the big wood."),
+                      [&](const Emission& emission) {
+                        EXPECT_TRUE(emission.token_ids.empty());
+                        return ++calls < 2;
+                      });
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(result.finish_reason, FinishReason::kCancelled);
+  EXPECT_TRUE(result.token_ids.empty());
+}
+
+// Also while tokens wait for what may become a stop string.
+TEST(EngineTest, HeldBackTokensCanBeStopped) {
+  Engine engine = Tale();
+  GenerationRequest request = About(engine, "Once upon a time");
+  const GenerationResult whole = engine.Generate(request);
+  request.stop.stop = {whole.text + "!"};
+  int calls = 0;
+  const GenerationResult result = engine.Generate(request, [&](const Emission& emission) {
+    EXPECT_TRUE(emission.token_ids.empty());
+    return ++calls < 3;
+  });
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(result.finish_reason, FinishReason::kCancelled);
+  EXPECT_LT(result.token_ids.size(), 20U);
+  EXPECT_TRUE(whole.text.starts_with(result.text)) << result.text;
+}
+
+// The first token too.
+TEST(EngineTest, TypicalAcceptanceAtTemperatureZeroIsTheExactRule) {
+  Engine engine = Tale();
+  GenerationRequest request = About(engine, "the cat and the dog and the cat and the dog and the");
+  request.sampling.repetition_penalty = 3;
+  request.stop.max_tokens = 6;
+  const GenerationResult exact = engine.Generate(request);
+  request.accept.rule = AcceptRule::kTypical;
+  for (const RootChoice root : {RootChoice::kSampled, RootChoice::kArgmax}) {
+    request.accept.root = root;
+    EXPECT_EQ(engine.Generate(request).token_ids, exact.token_ids);
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
