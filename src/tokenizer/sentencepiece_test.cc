@@ -72,6 +72,18 @@ TEST(SentencePieceTest, TakesTheBosRuleAndMoreTokensFromTheConfig) {
   EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{7, 3, 4}, false), "<pad> a");
   rules.added_tokens = {{.id = 2000000000, .content = "x"}};
   EXPECT_THROW(LoadSentencePiece(Serialize(Tiny()), "t.model", rules), FileError);
+  rules.added_tokens = {{.id = 100'000, .content = "x"}, {.id = 300'000, .content = "y"}};  // not by the first's id
+  EXPECT_THROW(LoadSentencePiece(Serialize(Tiny()), "t.model", rules), FileError);
+}
+
+// A fine-tuned model may give a piece another name, or say that one is special.
+TEST(SentencePieceTest, TakesPiecesAsTheConfigHasThem) {
+  ConfigRules rules;
+  rules.added_tokens = {{.id = 5, .content = "<|end|>", .special = true}, {.id = 4, .content = "a", .special = true}};
+  const auto tokenizer = LoadSentencePiece(Serialize(Tiny()), "t.model", rules);
+  EXPECT_THAT(tokenizer->Encode("ab<|end|>", {}), ElementsAre(3, 6, 5));
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{3, 6, 5}, false), "ab<|end|>");
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{6, 5, 4}, true), "ab");
 }
 
 TEST(SentencePieceTest, RewritesTheModelWithoutLoss) {

@@ -24,7 +24,8 @@ class SentencePieceTokenizer : public Tokenizer {
     const auto status = processor_.LoadFromSerializedProto(Serialize(model));
     if (!status.ok()) throw FileError(file, std::string("the SentencePiece library refuses it: ") + status.message());
     for (size_t id = 0; id < model.pieces.size(); ++id) AddPiece(model.pieces[id], static_cast<int32_t>(id), model);
-    for (const AddedToken& token : rules.added_tokens) AddToken(token, file);
+    const size_t most = 2 * (model.pieces.size() + rules.added_tokens.size()) + 100'000;
+    for (const AddedToken& token : rules.added_tokens) AddToken(token, model, most, file);
     adds_bos_ = rules.add_bos_token.value_or(true) && bos_id_ >= 0;
   }
 
@@ -49,7 +50,7 @@ class SentencePieceTokenizer : public Tokenizer {
 
   bool InRange(int32_t id) const { return id >= 0 && id < vocab_size(); }
   void AddPiece(const SentencePieceModel::Piece& piece, int32_t id, const SentencePieceModel& model);
-  void AddToken(const AddedToken& token, const std::string& file);
+  void AddToken(const AddedToken& token, const SentencePieceModel& model, size_t most, const std::string& file);
 
   sentencepiece::SentencePieceProcessor processor_;
   std::vector<Entry> entries_;  // by id
@@ -73,12 +74,17 @@ void SentencePieceTokenizer::AddPiece(const SentencePieceModel::Piece& piece, in
   }
 }
 
-// Tokens beside the model, such as the <pad> of a fine-tuned model.
-void SentencePieceTokenizer::AddToken(const AddedToken& token, const std::string& file) {
+// Tokens beside the model, such as the <pad> of a fine-tuned model, and in place of its pieces, as transformers takes
+// them. `most`: the largest id.
+void SentencePieceTokenizer::AddToken(const AddedToken& token, const SentencePieceModel& model, size_t most,
+                                      const std::string& file) {
   const auto index = static_cast<size_t>(token.id);
-  if (index < entries_.size() && !entries_[index].bytes.empty()) return;  // the piece itself, listed again
-  if (index > 2 * entries_.size() + 100'000) {
-    throw FileError(file, "has " + std::to_string(entries_.size()) + " pieces, but an added token has id " +
+  if (index < model.pieces.size() && model.pieces[index].text == token.content) {  // the piece itself, listed again
+    entries_[index].special = entries_[index].special || token.special;
+    return;
+  }
+  if (index > most) {
+    throw FileError(file, "has " + std::to_string(model.pieces.size()) + " pieces, but an added token has id " +
                               std::to_string(token.id));
   }
   if (index >= entries_.size()) entries_.resize(index + 1);
