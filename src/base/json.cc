@@ -47,7 +47,7 @@ class DomBuilder : public nlohmann::json_sax<Json> {
 
   bool key(string_t& name) override {
     const auto [member, inserted] = open_.back()->get_ref<Json::object_t&>().try_emplace(std::move(name));
-    if (!inserted) throw FileError(file_, "JSON key " + DumpJson(member->first) + " appears twice in one object");
+    if (!inserted) throw FileError(file_, "JSON key " + Shown(member->first) + " appears twice in one object");
     member_ = &member->second;
     return true;
   }

@@ -107,6 +107,22 @@ TEST(RefusalsTest, LogitsThatAreNotFinite) {
   ExpectRefused({"eval", "ppl", "--model", dir.path(), "--text", dir.Write("t.txt", "A cat.")}, part);
 }
 
+TEST(RefusalsTest, PrefixLayersOfOtherNumbersOfHeads) {
+  const TempDir dir;
+  const std::string heads = dir.path() + "/h";
+  std::filesystem::copy(Golden("hydra/prefix_mlp_k2_l1"), heads);
+  Json config = base::ReadJsonFile(heads + "/config.json");
+  const auto refused = [&](const Json& number, const std::string& part) {
+    config["hydra_ext"] = {{"num_key_value_heads", number}};
+    dir.Write("h/config.json", config.dump());
+    ExpectRefused({"run", "--model", Golden("base_mha"), "--draft", heads, "--prompt-ids", "[1]"}, part);
+  };
+  refused(0, "'hydra_ext.num_key_value_heads' is 0");
+  refused("x", "'hydra_ext.num_key_value_heads' is \"x\"");
+  refused(3, "'hydra_ext.num_key_value_heads' is 3, expected a divisor of the base's");
+  refused(2, "self_attn.k_proj.weight' is");
+}
+
 // `inspect` reads heads without their base, and still checks all that it can.
 TEST(RefusalsTest, PackedHeadsThatRunWouldNotTake) {
   const TempDir dir;

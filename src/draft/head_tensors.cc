@@ -198,12 +198,13 @@ void ReadHydraExtension(const base::JsonView& config, HeadsInfo& info) {
   const base::JsonView ext = config.At("hydra_ext");
   if (!ext.is_object()) ext.Fail("an object");
   // Options that change the mathematics belong to an architecture of their own; prefix-mlp takes these two.
-  const std::set<std::string, std::less<>> neutral{"version", "base_bits", "template_hash", "vocab_hash",
-                                                   "num_key_value_heads"};
+  const std::set<std::string, std::less<>> neutral{"version", "base_bits", "template_hash", "vocab_hash"};
   for (const auto& [key, value] : ext.raw().items()) {
     if (key == "rope_theta") {
       info.rope_theta = ext.At(key).Number();
       if (info.rope_theta < 1) ext.At(key).Fail("a number of at least 1");
+    } else if (key == "num_key_value_heads") {
+      info.num_kv_heads = ext.At(key).Int(1, 1 << 20);
     } else if (!neutral.contains(key)) {
       ext.At(key).Fail(
           "to be absent (this version runs published Hydra++ heads with 'rope_theta' and "

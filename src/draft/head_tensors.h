@@ -33,6 +33,7 @@ struct HeadsInfo {
   bool has_token_map = false;
   int64_t hidden_layer_offset = 0;
   double rope_theta = 10000.0;  // prefix layer
+  int64_t num_kv_heads = 0;     // likewise; 0: as its key projection has rows
   std::string base_model;       // base_model_name_or_path: information, never followed
   std::vector<std::string> warnings;
 };

@@ -3,13 +3,16 @@
 
 #include <string>
 
+#include "hydrant/error.h"
+
 namespace hydrant::draft {
 namespace {
 
 constexpr const char* kPrefix = "prefix_embeding_layer.";  // the released spelling
 
 // A Llama layer of the base's sizes without biases or norms of heads. Published files have as many key heads as query
-// heads; a file trained on a grouped-query base may have the base's number, so the key projection decides.
+// heads; a file trained on a grouped-query base may have the base's number: config.json may say so
+// ('hydra_ext.num_key_value_heads'), else the key projection decides.
 model::ModelConfig LayerConfig(const checkpoint::TensorSource& tensors, const HeadsInfo& info,
                                const model::ModelConfig& base) {
   model::ModelConfig config = base;
@@ -21,6 +24,12 @@ model::ModelConfig LayerConfig(const checkpoint::TensorSource& tensors, const He
   const auto* k = tensors.Find(std::string(kPrefix) + "layers.0.self_attn.k_proj.weight");
   if (k != nullptr && !k->shape().empty() && k->shape()[0] == base.num_kv_heads * base.head_dim) {
     config.num_kv_heads = base.num_kv_heads;
+  }
+  if (info.num_kv_heads > 0) config.num_kv_heads = info.num_kv_heads;
+  if (base.num_heads % config.num_kv_heads != 0) {
+    throw FileError(info.config_file, "'hydra_ext.num_key_value_heads' is " + std::to_string(info.num_kv_heads) +
+                                          ", expected a divisor of the base's " + std::to_string(base.num_heads) +
+                                          " heads");
   }
   return config;
 }
