@@ -65,16 +65,25 @@ void CheckSize(const base::JsonView& json) {
 }  // namespace
 
 std::string ToNfc(std::string_view text) {
+  // One before the first final consonant of Hangul: it composes with nothing, but utf8proc 2.8 takes it for "none" and
+  // drops it after a syllable. So what stands before it and behind it is composed by itself.
+  constexpr utf8proc_int32_t kNoFinal = 0x11a7;
   if (IsBelowMarks(text)) return std::string(text);
   std::vector<utf8proc_int32_t> codes = Decompose(text);
   OrderMarks(&codes);
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-  const utf8proc_ssize_t count =
-      utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()), options);
-  HYDRANT_CHECK(count >= 0 && static_cast<size_t>(count) <= codes.size());
   std::string composed;
   composed.reserve(text.size());
-  for (size_t i = 0; i < static_cast<size_t>(count); ++i) AppendUtf8(static_cast<char32_t>(codes[i]), &composed);
+  for (auto begin = codes.begin(); begin != codes.end();) {
+    const auto end = std::find(begin, codes.end(), kNoFinal);
+    const utf8proc_ssize_t count = utf8proc_normalize_utf32(&*begin, end - begin, options);
+    HYDRANT_CHECK(count >= 0 && count <= end - begin);
+    for (auto code = begin; code != begin + count; ++code) AppendUtf8(static_cast<char32_t>(*code), &composed);
+    begin = end;
+    if (begin == codes.end()) break;
+    AppendUtf8(kNoFinal, &composed);
+    ++begin;
+  }
   return composed;
 }
 

@@ -43,6 +43,13 @@ TEST(NormalizerTest, ComposesAsTheLibraryDoes) {
   }
 }
 
+// U+11A7 after a syllable, at both ends and twice, with syllables that do compose around it.
+TEST(NormalizerTest, KeepsTheMarkBeforeHangulsFinals) {
+  const std::string mark = "\xE1\x86\xA7", ga = "\xEA\xB0\x80", parts = "\xE1\x84\x80\xE1\x85\xA1";  // ga, and its two
+  EXPECT_EQ(ToNfc(ga + mark + "x"), ga + mark + "x");
+  EXPECT_EQ(ToNfc(mark + parts + mark + mark + parts + mark), mark + ga + mark + mark + ga + mark);
+}
+
 TEST(NormalizerTest, OrdersALongRunOfMarksInLinearithmicTime) {
   // 400000 marks in the worst order; a quadratic sort would take minutes.
   std::string text = "a";
