@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string_view>
@@ -83,7 +84,9 @@ class Chat {
       if (options_.stats) PrintError(StatsText(request_.prompt_ids, last_));
     } catch (const UserError& e) {
       messages_ = before;
-      PrintError(ErrorText(e.what(), e.hint().empty() ? "/reset forgets the conversation" : e.hint()));
+      const bool talked = std::ranges::any_of(before, [](const ChatMessage& m) { return m.role == "assistant"; });
+      const std::string reset = talked ? "/reset forgets the conversation" : "";
+      PrintError(ErrorText(e.what(), e.hint() + (e.hint().empty() || reset.empty() ? "" : "; ") + reset));
     }
   }
 

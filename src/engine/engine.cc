@@ -10,6 +10,7 @@
 #include "engine/step.h"
 #include "sequence/sequence.h"
 #include "tokenizer/chat_template.h"
+#include "tokenizer/utf8.h"
 
 namespace hydrant {
 
@@ -187,6 +188,7 @@ void ValidateRequest(const GenerationRequest& request) {
   for (const std::string& stop : request.stop.stop) {
     if (stop.empty()) throw UserError("a stop string is empty");
     if (stop.size() > 4096) throw UserError("a stop string is longer than 4096 bytes");
+    if (!tokenizer::IsValidUtf8(stop)) throw UserError("a stop string is not valid UTF-8", "give whole characters");
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "hydrant/error.h"
 #include "tests/test_data.h"
 
 namespace hydrant {
@@ -57,6 +58,14 @@ TEST(EngineTest, HeldBackTokensCanBeStopped) {
   EXPECT_EQ(result.finish_reason, FinishReason::kCancelled);
   EXPECT_LT(result.token_ids.size(), 20U);
   EXPECT_TRUE(whole.text.starts_with(result.text)) << result.text;
+}
+
+TEST(EngineTest, AStopStringIsWholeCharacters) {
+  GenerationRequest request;
+  request.stop.stop = {"\xF0\x9F\xA6\x8A"};
+  ValidateRequest(request);
+  request.stop.stop = {"\xBD"};
+  EXPECT_THROW(ValidateRequest(request), UserError);
 }
 
 // The first token too.
