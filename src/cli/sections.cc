@@ -22,7 +22,9 @@ std::string Scalar(const base::Json& value) {
 // "a = b = c": names of one storage.
 std::string JoinedNames(const base::Json& names) {
   std::string text;
-  for (const base::Json& name : names) text += fmt::format("{}{}", text.empty() ? "" : " = ", Scalar(name));
+  const size_t listed = std::min(names.size(), kMaxListed);
+  for (size_t i = 0; i < listed; ++i) text += fmt::format("{}{}", i == 0 ? "" : " = ", Scalar(names[i]));
+  if (names.size() > listed) text += fmt::format(" and {} more", names.size() - listed);
   return text;
 }
 

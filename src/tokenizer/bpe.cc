@@ -100,7 +100,8 @@ void BpeModel::AddMerge(const base::JsonView& merges, int32_t rank, std::string_
   merged += right;
   const int32_t merged_id = IdOf(merged);
   if (left_id < 0 || right_id < 0 || merged_id < 0) {
-    const std::string missing(left_id < 0 ? left : right_id < 0 ? right : merged);
+    constexpr size_t kShown = 100;
+    const std::string missing((left_id < 0 ? left : right_id < 0 ? right : merged).substr(0, kShown));
     merges.At(static_cast<size_t>(rank)).Fail("tokens of the vocabulary (it has no " + base::DumpJson(missing) + ")");
   }
   // A pair that stands twice keeps its later rank, as in the reference library.
