@@ -70,11 +70,11 @@ void CheckTarget(const std::string& target, bool replace, const std::vector<std:
   CheckIsOurs(target);
 }
 
-// Without "." and slashes at its end: "x/." cannot be renamed, and x can.
-std::string WithoutEnd(const std::string& path) {
-  fs::path normal = fs::path(path).lexically_normal();
-  if (!normal.has_filename() && normal.has_relative_path()) normal = normal.parent_path();
-  return normal.string();
+// Without slashes and "/." at its end: "x/." cannot be renamed, and x can. Nothing else is taken out: "link/.." is
+// where the system finds it.
+std::string WithoutEnd(std::string path) {
+  while (path.size() > 1 && (path.ends_with('/') || path.ends_with("/."))) path.pop_back();
+  return path;
 }
 
 std::string MakeBeside(const std::string& target) {

@@ -115,6 +115,15 @@ TEST(OutputFolderTest, NeverReplacesWhereItRuns) {
   fs::current_path(before);
 }
 
+TEST(OutputFolderTest, GoesWhereTheSystemFollowsALink) {
+  const test::TempDir dir;
+  fs::create_directories(dir.path() + "/far/in");
+  fs::create_directory_symlink(dir.path() + "/far/in", dir.path() + "/link");
+  OutputFolder(dir.path() + "/link/../out/./", false, {}).Keep();
+  EXPECT_TRUE(fs::exists(dir.path() + "/far/out"));
+  EXPECT_FALSE(fs::exists(dir.path() + "/out"));
+}
+
 TEST(OutputFolderTest, RefusesWhatIsNoFolder) {
   const test::TempDir dir;
   WriteFile(dir.path() + "/file");
