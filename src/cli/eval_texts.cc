@@ -17,9 +17,6 @@
 namespace hydrant::cli {
 namespace {
 
-// What is made tokens at once: SentencePiece takes up to 230 bytes of memory for each.
-constexpr size_t kMostTextBytes = size_t{16} << 20;
-
 constexpr std::array<std::string_view, 3> kUsualFields = {"text", "conversations", "messages"};
 
 // Role names of the two spellings that chat data come in.
@@ -100,11 +97,11 @@ class Reader {
       while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
       return text.substr(0, end);
     }
-    if (text.size() <= kMostTextBytes) return text;
-    throw UserError(
-        fmt::format("{} has a text of {} MB, at most {} MB are made tokens at once",
-                    options_->file.empty() ? "stdin" : options_->file, text.size() >> 20, kMostTextBytes >> 20),
-        "score less of it (--max-tokens), or several texts (--split blank)");
+    if (text.size() <= tokenizer::kMostTextBytes) return text;
+    throw UserError(fmt::format("{} has a text of {} MB, at most {} MB are made tokens at once",
+                                options_->file.empty() ? "stdin" : options_->file, text.size() >> 20,
+                                tokenizer::kMostTextBytes >> 20),
+                    "score less of it (--max-tokens), or several texts (--split blank)");
   }
 
   void AddMessages(const std::vector<tokenizer::Message>& messages) {

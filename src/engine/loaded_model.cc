@@ -102,8 +102,7 @@ std::vector<int32_t> DraftVocab(const LoadedModel& loaded) {
   const int64_t vocab_size = loaded.weights.config.vocab_size;
   if (!options.draft_vocab.empty()) return draft::ReadDraftVocab(options.draft_vocab, vocab_size);
   if (options.draft_vocab_text.empty()) return {};
-  constexpr size_t kMostTextBytes = size_t{16} << 20;  // SentencePiece takes up to 230 bytes of memory for each
-  const std::string text = base::ReadTextFile(options.draft_vocab_text, kMostTextBytes);
+  const std::string text = base::ReadTextFile(options.draft_vocab_text, tokenizer::kMostTextBytes);
   const auto tokenizer = tokenizer::LoadTokenizer(options.model);
   const std::vector<int32_t> ids = tokenizer->Encode(text, {.parse_special = false, .add_bos = false});
   return draft::MostFrequentTokens(ids, options.draft_vocab_size, vocab_size);

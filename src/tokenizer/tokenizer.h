@@ -2,6 +2,7 @@
 // Text to ids and back.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,6 +11,9 @@
 #include <vector>
 
 namespace hydrant::tokenizer {
+
+// What callers make tokens at once, at most: SentencePiece takes up to 230 bytes of memory for each.
+inline constexpr size_t kMostTextBytes = size_t{16} << 20;
 
 struct EncodeOptions {
   bool parse_special = true;  // special-token text in the input becomes that token; false = ordinary text
