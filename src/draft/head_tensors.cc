@@ -213,6 +213,19 @@ void ReadHydraExtension(const base::JsonView& config, HeadsInfo& info) {
   }
 }
 
+// What the config says, or whether the first head's input block has a residual connection.
+bool IsSequentiallyDependent(const checkpoint::TensorSource& tensors, const HydraSpelling& spelling,
+                             const base::JsonView& config) {
+  const std::string residual = Fill("hydra_mlp.#.#.res_connection.weight", 0, spelling.first_index);
+  const bool dependent =
+      config.Has("grounded_heads") ? config.At("grounded_heads").Bool() : tensors.Find(residual) != nullptr;
+  if (spelling.kind == HeadKind::kHydraPrefixMlp && !dependent) {
+    config.At("grounded_heads")
+        .Fail("true (ungrounded prefix-mlp heads are not supported by their authors' code either)");
+  }
+  return dependent;
+}
+
 bool ResolveHydra(const checkpoint::TensorSource& tensors, const std::optional<base::JsonView>& config,
                   HeadsFile& file) {
   const bool has_keys = std::any_of(tensors.tensors().begin(), tensors.tensors().end(),
@@ -239,15 +252,9 @@ bool ResolveHydra(const checkpoint::TensorSource& tensors, const std::optional<b
   info.num_layers = HydraLayers(spelling, counts, *config, info);
   info.lm_head_bias = true;
   WarnIfDifferent(*config, "hydra_num_heads", info.num_heads, info);
-  const bool has_residual =
-      tensors.Find(Fill("hydra_mlp.#.#.res_connection.weight", 0, spelling.first_index)) != nullptr;
-  info.sequentially_dependent = config->Has("grounded_heads") ? config->At("grounded_heads").Bool() : has_residual;
+  info.sequentially_dependent = IsSequentiallyDependent(tensors, spelling, *config);
   if (config->Has("hidden_state_offset")) {
     info.hidden_layer_offset = config->At("hidden_state_offset").Int(0, 4096);
-  }
-  if (info.kind == HeadKind::kHydraPrefixMlp && !info.sequentially_dependent) {
-    config->At("grounded_heads")
-        .Fail("true (ungrounded prefix-mlp heads are not supported by their authors' code either)");
   }
   ReadHydraExtension(*config, info);
   file.names.block = [&spelling](int32_t head, int32_t layer) {
