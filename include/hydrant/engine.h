@@ -60,7 +60,7 @@ struct EngineInfo {
   uint64_t packed_bytes_after = 0;
   bool has_tokenizer = false;
   std::vector<int32_t> eos_token_ids;
-  std::vector<std::string> warnings;  // such as a head count in a config that differs from the weights
+  std::vector<std::string> warnings;  // such as a head count that differs from the weights, or more threads than cores
 };
 
 // One turn of a conversation.

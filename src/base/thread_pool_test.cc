@@ -229,6 +229,15 @@ TEST(ThreadPoolTest, QuotasRoundUp) {
   EXPECT_GE(DefaultThreads(), 1);
 }
 
+TEST(ThreadPoolTest, MoreThreadsThanCoresAreWorthAWarning) {
+  EXPECT_EQ(TooManyThreads(0, 1), "");
+  EXPECT_EQ(TooManyThreads(4, 4), "");
+  EXPECT_EQ(TooManyThreads(5, 4),
+            "5 threads, but this process has cores for 4: they wait for one another and are slower than 4");
+  EXPECT_EQ(TooManyThreads(DefaultThreads()), "");
+  EXPECT_NE(TooManyThreads(DefaultThreads() + 1), "");
+}
+
 TEST(ThreadPoolTest, CoresComeBeforeTheirOtherThreads) {
   const auto halves = [](int cpu) { return std::to_string(cpu % 4) + "," + std::to_string(cpu % 4 + 4); };
   const auto pairs = [](int cpu) { return std::to_string(cpu / 2 * 2) + "-" + std::to_string(cpu / 2 * 2 + 1); };

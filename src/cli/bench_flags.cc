@@ -6,6 +6,7 @@
 #include <array>
 
 #include "cli/engine_flags.h"
+#include "cli/terminal.h"
 #include "cli/values.h"
 
 namespace hydrant::cli {
@@ -34,6 +35,8 @@ std::span<const std::string_view> WeightFormatNames() {
 }
 
 std::unique_ptr<base::ThreadPool> BenchPool(const BenchOptions& options) {
+  const std::string warning = base::TooManyThreads(options.threads);
+  if (!warning.empty()) PrintError(fmt::format("warning: {}\n", warning));
   return std::make_unique<base::ThreadPool>(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
 }
 

@@ -130,6 +130,7 @@ void FillInfo(LoadedModel& loaded) {
   info.num_heads = loaded.drafter ? loaded.drafter->max_depth() : 0;
   info.cpu_target = loaded.queue.table->name;
   info.threads = loaded.pool->num_threads();
+  if (const std::string text = base::TooManyThreads(info.threads); !text.empty()) info.warnings.push_back(text);
   info.prefill_chunk = loaded.options.prefill_chunk;
   info.vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size);
   info.kv_type = NameOf(loaded.kv_type);
