@@ -300,7 +300,7 @@ int DefaultThreads() {
 std::string TooManyThreads(int threads, int best) {
   if (threads <= best) return "";
   return std::to_string(threads) + " threads, but this process has cores for " + std::to_string(best) +
-         ": they wait for one another and are slower than " + std::to_string(best);
+         ": they may wait for one another and be slower than " + std::to_string(best);
 }
 
 }  // namespace hydrant::base

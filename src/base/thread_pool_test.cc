@@ -233,7 +233,7 @@ TEST(ThreadPoolTest, MoreThreadsThanCoresAreWorthAWarning) {
   EXPECT_EQ(TooManyThreads(0, 1), "");
   EXPECT_EQ(TooManyThreads(4, 4), "");
   EXPECT_EQ(TooManyThreads(5, 4),
-            "5 threads, but this process has cores for 4: they wait for one another and are slower than 4");
+            "5 threads, but this process has cores for 4: they may wait for one another and be slower than 4");
   EXPECT_EQ(TooManyThreads(DefaultThreads()), "");
   EXPECT_NE(TooManyThreads(DefaultThreads() + 1), "");
 }

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/thread_pool.h"
 #include "tests/program.h"
 #include "tests/test_data.h"
 
@@ -86,6 +87,22 @@ TEST(CommandsTest, RooflineHasReadsAndProductsOfTheTarget) {
   }
   ExpectRefused({"bench", "roofline", "--seconds", "x"}, "--seconds is \"x\", expected");
   ExpectRefused({"bench", "rofline"}, "did you mean roofline?");
+}
+
+TEST(CommandsTest, MoreThreadsThanCoresAreWarnedOf) {
+  const std::string cores = std::to_string(base::DefaultThreads()), more = std::to_string(base::DefaultThreads() + 1);
+  const std::vector<std::string> bench = {"bench", "step",      "--shape", "tale",      "--rows",
+                                          "1",     "--seconds", "0",       "--no-check"};
+  const std::vector<std::string> run = {"run", "--model", Model(), "--prompt", "Once", "--max-tokens", "1"};
+  for (const std::vector<std::string>& command : {bench, run}) {
+    for (const std::string& threads : {cores, more}) {
+      std::vector<std::string> args = command;
+      args.insert(args.end(), {"--threads", threads});
+      const Outcome outcome = Hydrant(args);
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      EXPECT_EQ(outcome.err.find("warning: " + more + " threads") != std::string::npos, threads == more) << outcome.err;
+    }
+  }
 }
 
 TEST(CommandsTest, StepTimesEveryNumberOfRows) {
