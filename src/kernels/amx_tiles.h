@@ -9,6 +9,7 @@
 //     declared to the compiler exactly.
 //   LoadOnce<t>(from): as Load, for bytes from L2 that should not take a place in L1.
 //   LoadLines<t>(from, stride), StoreLines<t>(to, stride): lines that are `stride` bytes apart.
+//   Apart(): behind a product beside which nothing else is done; amx_tiles_instructions.h says why.
 //   MultiplyU8S8<c, a, b>(): c[m][n] += sum over k of a[m][k] * b[k / 4][n][k % 4], a unsigned, b signed; sums wrap.
 //   MultiplyS8U8<c, a, b>(): the same, a signed, b unsigned.
 //   MultiplyBf16<c, a, b>(): c[m][n] += (chain over k of a[m][2k] * b[k][n][0]) + (chain over k of a[m][2k + 1] *

@@ -7,11 +7,18 @@
 // TDPBUSD and TDPBSUD compute 16 x 16 x 64 products (TDPBF16PS half as many) in 16 cycles, fewer when the first operand
 // has fewer lines, with a latency of about 52 according to Intel's manuals: hence at least four sums in turn. A tile
 // load cannot be served from the store buffer: whoever writes a tile's bytes does so at least one step earlier.
+//
+// Behind each load stand four empty instructions. Where the core's other hardware thread is busy, tile instructions
+// that follow one another closely hold each other up, and anything between them helps: four loads and four products in
+// turn take 75 cycles a product, 58 with four instructions behind each load, 47 with eight behind products too; without
+// a neighbour 18 in all three cases (docs/benchmarks/tiles.md, "A neighbour").
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/amx_tiles.h"
+
+#define HYDRANT_APART "\n\t.rept 4\n\tnop\n\t.endr"
 
 namespace hydrant::kernels {
 namespace {
@@ -30,7 +37,7 @@ class TileInstructions {
   template <int kTile, int kOffset = 0>
   void Load(const void* from) {
     const auto* tile = static_cast<const uint8_t*>(from) + kOffset;
-    __asm__ volatile("tileloadd %c3(%1,%2,1), %%tmm%c0"
+    __asm__ volatile("tileloadd %c3(%1,%2,1), %%tmm%c0" HYDRANT_APART
                      :
                      : "i"(kTile), "r"(from), "r"(kTileRowBytes), "i"(kOffset),
                        "m"(*reinterpret_cast<const Bytes*>(tile)));
@@ -38,7 +45,7 @@ class TileInstructions {
 
   template <int kTile>
   void LoadOnce(const void* from) {
-    __asm__ volatile("tileloaddt1 (%1,%2,1), %%tmm%c0"
+    __asm__ volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" HYDRANT_APART
                      :
                      : "i"(kTile), "r"(from), "r"(kTileRowBytes), "m"(*static_cast<const Bytes*>(from)));
   }
@@ -52,13 +59,15 @@ class TileInstructions {
 
   template <int kTile>
   void LoadLines(const void* from, int64_t stride) {
-    __asm__ volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(from), "r"(stride) : "memory");
+    __asm__ volatile("tileloadd (%1,%2,1), %%tmm%c0" HYDRANT_APART : : "i"(kTile), "r"(from), "r"(stride) : "memory");
   }
 
   template <int kTile>
   void StoreLines(void* to, int64_t stride) {
     __asm__ volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(to), "r"(stride) : "memory");
   }
+
+  void Apart() { __asm__ volatile(HYDRANT_APART HYDRANT_APART : :); }
 
   template <int kSum, int kA, int kB>
   void MultiplyU8S8() {
@@ -81,3 +90,5 @@ class TileInstructions {
 
 }  // namespace
 }  // namespace hydrant::kernels
+
+#undef HYDRANT_APART

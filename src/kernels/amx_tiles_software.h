@@ -62,6 +62,8 @@ class SoftwareTiles {
     }
   }
 
+  void Apart() {}
+
   // What lies outside a register's rows and columns is zero since Configure, so whole registers may be multiplied.
   template <int kSum, int kA, int kB>
   void MultiplyU8S8() {

@@ -178,6 +178,7 @@ class TileMatmul : private TileSums<Tiles> {
     const auto change = [&](auto sum) __attribute__((always_inline)) { this->template ChangeSum<sum.value>(sums); };
     const auto then = [&](auto part) __attribute__((always_inline)) {
       Do<Vectors, kW4, kShare, part.value, 2 * kPanels * kBlocks>(beside);
+      if constexpr (!kW4 || kShare.count == 0) this->tiles_.Apart();
     };
     MultiplyStep<kW4, kPanels, kBlocks, kOnce>(a, b0, b1, change, then);
   }
@@ -428,6 +429,7 @@ class TileMatmul : private TileSums<Tiles> {
         const uint8_t* line = later.codes + (step * 4 + part.value * 4 / kProducts) * kLineBytes;
         __builtin_prefetch(line + part.value % 2 * stride_, 0, 2);
         if constexpr (kBlocks == 1) __builtin_prefetch(line + (part.value + 1) % 2 * stride_, 0, 2);
+        if constexpr (kTurn == Turn::kMiddle) this->tiles_.Apart();
       };
       MultiplyStep<true, 2, kBlocks, true>(PlacesFrom<2>(InRing(step), kExpandedPanelBytes), b0, b1, change, then);
       sums.now = false;
