@@ -36,7 +36,7 @@ std::span<const std::string_view> WeightFormatNames() {
 
 std::unique_ptr<base::ThreadPool> BenchPool(const BenchOptions& options) {
   const std::string warning = base::TooManyThreads(options.threads);
-  if (!warning.empty()) PrintError(fmt::format("warning: {}\n", warning));
+  if (!warning.empty()) PrintWarnings({warning});
   return std::make_unique<base::ThreadPool>(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
 }
 

@@ -182,7 +182,7 @@ class HeadsBench {
       own.on_pack = PackProgress();
       const std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(own);
       progress_.Clear();
-      for (const std::string& warning : loaded->info.warnings) PrintError(fmt::format("warning: {}\n", warning));
+      PrintWarnings(loaded->info.warnings);
       own.cpu_target = "portable";
       const auto portable = options_.no_check ? nullptr : engine::LoadModel(own);
       measured.push_back(

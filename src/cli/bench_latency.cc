@@ -136,9 +136,7 @@ std::vector<std::unique_ptr<Engine>> LoadEngines(Options& options) {
     engines.push_back(std::make_unique<Engine>(own));
   }
   if (engines.empty()) engines.push_back(std::make_unique<Engine>(options.engine));
-  for (const std::unique_ptr<Engine>& engine : engines) {
-    for (const std::string& warning : engine->info().warnings) PrintError(fmt::format("warning: {}\n", warning));
-  }
+  for (const std::unique_ptr<Engine>& engine : engines) PrintWarnings(engine->info().warnings);
   return engines;
 }
 

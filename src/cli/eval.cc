@@ -89,7 +89,7 @@ int Logits(const std::vector<std::string>& args) {
   options.engine.load_tokenizer = false;
   options.engine.on_pack = PackProgress();
   const std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(options.engine);
-  for (const std::string& warning : loaded->info.warnings) PrintError(fmt::format("warning: {}\n", warning));
+  PrintWarnings(loaded->info.warnings);
   const engine::EvalLogitsResult result = engine::EvalLogits(*loaded, options.prompt_ids, options.path);
   std::vector<checkpoint::FloatTensor> tensors = {Named("logits", result.logits), Named("hidden", result.hidden)};
   if (loaded->drafter) tensors.push_back(Named("head_logits", result.head_logits));

@@ -118,7 +118,7 @@ int EvalPpl(const std::vector<std::string>& args) {
   if (!ParseFlags(args, options)) return kExitOk;
   options.engine.on_pack = PackProgress();
   const std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(options.engine);
-  for (const std::string& warning : loaded->info.warnings) PrintError(fmt::format("warning: {}\n", warning));
+  PrintWarnings(loaded->info.warnings);
   const std::vector<std::vector<int32_t>> texts = ReadTexts(*loaded, options.text);
   engine::SetDefaults(*loaded, options.perplexity);
   Progress progress("scoring");

@@ -42,7 +42,7 @@ Engine LoadEngine(RunOptions& options) {
   options.engine.load_tokenizer = options.source != PromptSource::kIds || tokenizer::HasTokenizer(options.engine.model);
   options.engine.on_pack = PackProgress();
   Engine engine(options.engine);
-  for (const std::string& warning : engine.info().warnings) PrintError(fmt::format("warning: {}\n", warning));
+  PrintWarnings(engine.info().warnings);
   return engine;
 }
 

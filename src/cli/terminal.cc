@@ -86,6 +86,9 @@ void Print(std::string_view text) {
 }
 
 void PrintError(std::string_view text) { WriteAll(STDERR_FILENO, text); }
+void PrintWarnings(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) PrintError("warning: " + warning + "\n");
+}
 
 bool StdinIsTerminal() { return isatty(STDIN_FILENO) == 1; }
 bool StdoutIsTerminal() { return isatty(STDOUT_FILENO) == 1; }

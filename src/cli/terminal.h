@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hydrant::cli {
 
@@ -18,6 +19,8 @@ struct Interruption {};
 void Print(std::string_view text);
 // The same for stderr, where failures are ignored: there is nowhere left to report them.
 void PrintError(std::string_view text);
+// "warning: TEXT\n" on stderr for each.
+void PrintWarnings(const std::vector<std::string>& warnings);
 
 bool StdinIsTerminal();
 bool StdoutIsTerminal();
