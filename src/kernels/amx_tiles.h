@@ -36,10 +36,12 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// All eight registers in full. Smaller ones cost the same unless the first operand has fewer rows.
-constexpr TileConfig FullTiles() {
+// The first `count` registers in full; smaller ones cost the same unless the first operand has fewer rows. Others
+// cannot be used: a kernel names how many it needs, because every one of them costs where cores have two busy threads
+// (amx_tiles_instructions.h).
+constexpr TileConfig FullTiles(int count = 8) {
   TileConfig config;
-  for (int t = 0; t < 8; ++t) {
+  for (int t = 0; t < count; ++t) {
     config.row_bytes[t] = kTileRowBytes;
     config.rows[t] = kTileRows;
   }

@@ -8,10 +8,13 @@
 // has fewer lines, with a latency of about 52 according to Intel's manuals: hence at least four sums in turn. A tile
 // load cannot be served from the store buffer: whoever writes a tile's bytes does so at least one step earlier.
 //
-// Behind each load stand four empty instructions. Where the core's other hardware thread is busy, tile instructions
-// that follow one another closely hold each other up, and anything between them helps: four loads and four products in
-// turn take 75 cycles a product, 58 with four instructions behind each load, 47 with eight behind products too; without
-// a neighbour 18 in all three cases (docs/benchmarks/tiles.md, "A neighbour").
+// Where the core's other hardware thread is busy, with tiles as it seems, each register in use costs: a load and a
+// product in turn take 79 to 82 cycles with eight registers in use, 57 with seven, 41 to 44 with six, 31 to 33 with
+// four, and 17 in all cases without a neighbour. What is inferred: both threads share few registers beyond the sixteen
+// that they name, and a write needs a free one. So kernels use as few as they can; renamed, one register takes operand
+// after operand. Room helps as well: with four instructions of any kind behind each load and each product it is 62, 37
+// to 39, 33 to 36 and 24 to 28 cycles. Products mostly have other work behind them; loads get empty instructions here
+// (docs/benchmarks/tiles.md, "Tile registers beside a neighbour").
 #pragma once
 
 #include <cstdint>

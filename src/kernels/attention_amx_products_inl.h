@@ -32,8 +32,9 @@ struct ColumnTiles {
   int64_t spare() const { return padded - columns; }
 };
 
-// Registers: 0, 1 first operands of two tiles of columns; 2, 3 sums of the first of them, 4, 5 of the second; 6, 7
-// second operands, two times 16 positions or dimensions. Two tiles of columns at a time, so that four sums are busy.
+// Registers: 0, 1 sums of a tile of columns, 2, 3 of another; 4 the first operand, of one and then of the other; 5, 6
+// second operands, two times 16 positions or dimensions. Two tiles of columns at a time, so that four sums are busy,
+// and no register more than needed (amx_tiles_instructions.h).
 template <typename Tiles>
 class AttentionProducts {
  public:
@@ -71,8 +72,8 @@ class AttentionProducts {
   void SetRows(int64_t rows) {
     if (rows == configured_rows_) return;
     configured_rows_ = rows;
-    TileConfig config = FullTiles();
-    for (int t = 0; t < 6; ++t) config.rows[t] = static_cast<uint8_t>(rows);
+    TileConfig config = FullTiles(7);
+    for (int t = 0; t < 5; ++t) config.rows[t] = static_cast<uint8_t>(rows);
     tiles_.Configure(config);
   }
 
@@ -189,69 +190,69 @@ class AttentionProducts {
     const uint8_t* from = copied ? last_keys_ : keys + s * kStepKeys;
     const uint8_t* q = q_ + (s * columns_.padded + column) * kLine;
     if (s == 0) ZeroScores<kTiles>();
-    tiles_.template LoadLines<0>(q, kLine);
-    tiles_.template LoadLines<6>(from, kKeyLineBytes);
-    tiles_.template MultiplyBf16<2, 0, 6>();
-    tiles_.template LoadLines<7>(from + kLine, kKeyLineBytes);
-    tiles_.template MultiplyBf16<3, 0, 7>();
+    tiles_.template LoadLines<4>(q, kLine);
+    tiles_.template LoadLines<5>(from, kKeyLineBytes);
+    tiles_.template MultiplyBf16<0, 4, 5>();
+    tiles_.template LoadLines<6>(from + kLine, kKeyLineBytes);
+    tiles_.template MultiplyBf16<1, 4, 6>();
     if constexpr (kTiles == 2) {
-      tiles_.template LoadLines<1>(q + columns_.rows * kLine, kLine);
-      tiles_.template MultiplyBf16<4, 1, 6>();
-      tiles_.template MultiplyBf16<5, 1, 7>();
+      tiles_.template LoadLines<4>(q + columns_.rows * kLine, kLine);
+      tiles_.template MultiplyBf16<2, 4, 5>();
+      tiles_.template MultiplyBf16<3, 4, 6>();
     }
   }
   template <int kTiles>
   void ZeroScores() {
-    tiles_.template Zero<2>();
-    tiles_.template Zero<3>();
+    tiles_.template Zero<0>();
+    tiles_.template Zero<1>();
     if constexpr (kTiles == 2) {
-      tiles_.template Zero<4>();
-      tiles_.template Zero<5>();
+      tiles_.template Zero<2>();
+      tiles_.template Zero<3>();
     }
   }
   template <int kTiles>
   void StoreScores(float* scores, int64_t stride) {
     const int64_t next = columns_.rows * stride, bytes = 4 * stride;
-    tiles_.template StoreLines<2>(scores, bytes);
-    tiles_.template StoreLines<3>(scores + 16, bytes);
+    tiles_.template StoreLines<0>(scores, bytes);
+    tiles_.template StoreLines<1>(scores + 16, bytes);
     if constexpr (kTiles == 2) {
-      tiles_.template StoreLines<4>(scores + next, bytes);
-      tiles_.template StoreLines<5>(scores + next + 16, bytes);
+      tiles_.template StoreLines<2>(scores + next, bytes);
+      tiles_.template StoreLines<3>(scores + next + 16, bytes);
     }
   }
 
-  // Outputs from `out` on, of kChunks * 16 dimensions: out += weights in registers 0, 1 * values.
+  // Outputs from `out` on, of kChunks * 16 dimensions: out += weights * values; the first tile's weights are in their
+  // register.
   template <int kTiles, int kChunks>
-  void AddChunks(float* out, const uint8_t* values, bool change) {
+  void AddChunks(float* out, const uint32_t* weights, const uint8_t* values, bool change) {
     const int64_t stride = 4 * width_, next = columns_.rows * width_;
-    tiles_.template LoadLines<6>(values, stride);
-    if (change) ChangeOutputs<2>(out);
-    tiles_.template MultiplyBf16<2, 0, 6>();
+    tiles_.template LoadLines<5>(values, stride);
+    if (change) ChangeOutputs<0>(out);
+    tiles_.template MultiplyBf16<0, 4, 5>();
     if constexpr (kChunks == 2) {
-      tiles_.template LoadLines<7>(values + kLine, stride);
-      if (change) ChangeOutputs<3>(out + 16);
-      tiles_.template MultiplyBf16<3, 0, 7>();
+      tiles_.template LoadLines<6>(values + kLine, stride);
+      if (change) ChangeOutputs<1>(out + 16);
+      tiles_.template MultiplyBf16<1, 4, 6>();
     }
     if constexpr (kTiles == 2) {
-      if (change) ChangeOutputs<4>(out + next);
-      tiles_.template MultiplyBf16<4, 1, 6>();
+      tiles_.template LoadLines<4>(weights + 16 * columns_.rows, kLine);
+      if (change) ChangeOutputs<2>(out + next);
+      tiles_.template MultiplyBf16<2, 4, 5>();
     }
     if constexpr (kTiles == 2 && kChunks == 2) {
-      if (change) ChangeOutputs<5>(out + next + 16);
-      tiles_.template MultiplyBf16<5, 1, 7>();
+      if (change) ChangeOutputs<3>(out + next + 16);
+      tiles_.template MultiplyBf16<3, 4, 6>();
     }
   }
-  // The same from dimension d on, 32 or what is left. `load`: the weights are not in their registers yet; `change`: the
-  // outputs are not.
+  // The same from dimension d on, 32 or what is left. `load`: the first tile's weights are not in their register yet;
+  // `change`: the outputs are not.
   template <int kTiles>
   void AddStep(int64_t column, int64_t d, const uint32_t* weights, const uint8_t* values, bool load, bool change) {
-    if (load) {
-      tiles_.template LoadLines<0>(weights + 16 * column, kLine);
-      if constexpr (kTiles == 2) tiles_.template LoadLines<1>(weights + 16 * (column + columns_.rows), kLine);
-    }
+    weights += 16 * column;
+    if (load) tiles_.template LoadLines<4>(weights, kLine);
     float* to = out(column) + d;
-    d + kLineDims <= width_ ? AddChunks<kTiles, 2>(to, values + 4 * d, change)
-                            : AddChunks<kTiles, 1>(to, values + 4 * d, change);
+    d + kLineDims <= width_ ? AddChunks<kTiles, 2>(to, weights, values + 4 * d, change)
+                            : AddChunks<kTiles, 1>(to, weights, values + 4 * d, change);
   }
 
   // The outputs at `out` in place of those in the register, right before the product that adds to them: the moves of
@@ -260,20 +261,20 @@ class AttentionProducts {
   void ChangeOutputs(float* out) {
     StoreOutputs<kSum>();
     tiles_.template LoadLines<kSum>(out, 4 * width_);
-    out_here_[kSum - 2] = out;
+    out_here_[kSum] = out;
   }
   template <int kSum>
   void StoreOutputs() {
-    float*& out = out_here_[kSum - 2];
+    float*& out = out_here_[kSum];
     if (out != nullptr) tiles_.template StoreLines<kSum>(out, 4 * width_);
     out = nullptr;
   }
   // Before outputs in memory, or tiles' rows, are something else.
   void StoreAllOutputs() {
+    StoreOutputs<0>();
+    StoreOutputs<1>();
     StoreOutputs<2>();
     StoreOutputs<3>();
-    StoreOutputs<4>();
-    StoreOutputs<5>();
   }
 
   void StepOfOutputs() {
@@ -317,7 +318,7 @@ class AttentionProducts {
   float* out_;                           // [column][Dv]
   uint8_t* last_keys_;                   // [16][32][2]
   int64_t configured_rows_ = 0;
-  float* out_here_[4] = {};  // outputs in registers 2 .. 5
+  float* out_here_[4] = {};  // outputs in registers 0 .. 3
   // What has been begun (null: nothing, or no more), and where its next step is.
   const uint8_t* keys_ = nullptr;
   float* scores_ = nullptr;

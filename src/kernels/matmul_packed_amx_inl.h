@@ -16,6 +16,9 @@
 // branches but their ends: what a core does while it waits for memory is what it has already decoded. For the same
 // reason sums change places one by one, each before the product that needs it.
 //
+// Registers: 0 .. 3 sums, 4 weights, 5 activations, 6 those of the second of two row blocks. No more than needed
+// (amx_tiles_instructions.h).
+//
 // Sums become outputs for several groups of panels at once (kBatchGroups).
 //
 // Where a call's panels are no whole number of groups, the last group begins some panels earlier: those are multiplied
@@ -38,7 +41,7 @@ class TileMatmul : private TileSums<Tiles> {
   // The configuration is loaded and released by each call: then no thread keeps tile state while it is parked, and none
   // depends on who used tiles before.
   void Run() {
-    static constexpr TileConfig kConfig = FullTiles();
+    static constexpr TileConfig kConfig = FullTiles(7);
     tiles_.Configure(kConfig);
     args_.type == PackedType::kW4 ? RunGroups<true>() : RunGroups<false>();
     tiles_.Release();
@@ -140,11 +143,11 @@ class TileMatmul : private TileSums<Tiles> {
   template <bool kW4, int kPanels, bool kOnce, int kProduct, typename Change, typename Then>
   HYDRANT_INLINE void MultiplyOne(const Places<kPanels>& a, const int8_t* b, const Change& change, const Then& then) {
     constexpr int kSecond = kProduct / kPanels, kPanel = kProduct % kPanels;
-    tiles_.template LoadLines<4 + kPanel % 2>(a.at[kPanel] + kSecond * kHalf<kW4>, kStride<kW4>);
-    if constexpr (kPanel == 0 && kOnce) tiles_.template LoadOnce<6 + kSecond>(b + kSecond * kTileBytes);
-    if constexpr (kPanel == 0 && !kOnce) tiles_.template Load<6 + kSecond>(b + kSecond * kTileBytes);
+    tiles_.template LoadLines<4>(a.at[kPanel] + kSecond * kHalf<kW4>, kStride<kW4>);
+    if constexpr (kPanel == 0 && kOnce) tiles_.template LoadOnce<5>(b + kSecond * kTileBytes);
+    if constexpr (kPanel == 0 && !kOnce) tiles_.template Load<5>(b + kSecond * kTileBytes);
     if constexpr (kProduct < 4) change(Part<kProduct>());
-    tiles_.template MultiplyU8S8<kPanel, 4 + kPanel % 2, 6 + kSecond>();
+    tiles_.template MultiplyU8S8<kPanel, 4, 5>();
     then(Part<kProduct>());
     if constexpr (kProduct + 1 < 2 * kPanels) MultiplyOne<kW4, kPanels, kOnce, kProduct + 1>(a, b, change, then);
   }
@@ -154,20 +157,20 @@ class TileMatmul : private TileSums<Tiles> {
   HYDRANT_INLINE void MultiplyTwo(const Places<2>& a, const int8_t* b0, const int8_t* b1, const Change& change,
                                   const Then& then) {
     tiles_.template LoadLines<4>(a.at[0] + kSecond * kHalf<kW4>, kStride<kW4>);
-    tiles_.template LoadOnce<6>(b0 + kSecond * kTileBytes);
+    tiles_.template LoadOnce<5>(b0 + kSecond * kTileBytes);
     if constexpr (kSecond == 0) change(Part<0>());
-    tiles_.template MultiplyU8S8<0, 4, 6>();
+    tiles_.template MultiplyU8S8<0, 4, 5>();
     then(Part<4 * kSecond>());
-    tiles_.template LoadOnce<7>(b1 + kSecond * kTileBytes);
+    tiles_.template LoadOnce<6>(b1 + kSecond * kTileBytes);
     if constexpr (kSecond == 0) change(Part<1>());
-    tiles_.template MultiplyU8S8<1, 4, 7>();
+    tiles_.template MultiplyU8S8<1, 4, 6>();
     then(Part<4 * kSecond + 1>());
-    tiles_.template LoadLines<5>(a.at[1] + kSecond * kHalf<kW4>, kStride<kW4>);
+    tiles_.template LoadLines<4>(a.at[1] + kSecond * kHalf<kW4>, kStride<kW4>);
     if constexpr (kSecond == 0) change(Part<2>());
-    tiles_.template MultiplyU8S8<2, 5, 6>();
+    tiles_.template MultiplyU8S8<2, 4, 5>();
     then(Part<4 * kSecond + 2>());
     if constexpr (kSecond == 0) change(Part<3>());
-    tiles_.template MultiplyU8S8<3, 5, 7>();
+    tiles_.template MultiplyU8S8<3, 4, 6>();
     then(Part<4 * kSecond + 3>());
   }
 

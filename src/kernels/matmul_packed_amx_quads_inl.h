@@ -86,7 +86,7 @@ class QuadTileMatmul {
 
   const PackedMatmulArgs& args_;
   Tiles tiles_;
-  TileConfig config_ = FullTiles();
+  TileConfig config_ = FullTiles(5);
   Pair pairs_[kMaxCodeRows];
   int64_t num_pairs_ = 0;
   alignas(64) int32_t sums_[2][kMaxCodeRows * kPanelOutputs];
