@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 02, 03, 04, 10, 13, 14: tile instructions alone, where there are any.
+// 02, 03, 04, 10, 13, 14, 15: tile instructions alone, where there are any.
 #include <cmath>
 #include <cstring>
 
@@ -159,6 +159,45 @@ void MultiplyOnAllCores(benchmark::State& state) {
   state.counters["TOPS"] = benchmark::Counter(2e-12 * products, benchmark::Counter::kIsRate);
 }
 
+// So many instructions, that do nothing.
+template <int kCount>
+void Room() {
+  __asm__ volatile(".rept %c0\n\tnop\n\t.endr" : : "i"(kCount));
+}
+
+// A load and a product, in turn, that use kRegisters registers: sums in all but the last two.
+template <int kRegisters, int kRoom, int kNumber = 0>
+void LoadAndMultiply(TileInstructions& tiles, const uint8_t* ones) {
+  constexpr int kSums = kRegisters - 2;
+  LoadStrided<kSums>(ones + kNumber % 8 * kTileBytes, 64, false);
+  Room<kRoom>();
+  tiles.MultiplyU8S8<kNumber % kSums, kSums, kSums + 1>();
+  Room<kRoom>();
+  if constexpr (kNumber + 1 < 4 * kSums) LoadAndMultiply<kRegisters, kRoom, kNumber + 1>(tiles, ones);
+}
+
+// The cost of both. Beside a neighbour on the core's other hardware thread that uses tiles it grows with the registers.
+template <int kRegisters, int kRoom>
+void RegistersInUse(benchmark::State& state) {
+  if (!Require(state, HasAmx(), kNoAmx)) return;
+  constexpr int kSums = kRegisters - 2;
+  const Lines<uint8_t> ones(8 * kTileBytes);
+  std::memset(ones.get(), 1, ones.bytes());
+  alignas(64) int32_t sums[256] = {};
+  TileInstructions tiles;
+  tiles.Configure(kernels::FullTiles(kRegisters));
+  tiles.Load<kSums + 1>(ones.get());
+  const Stopwatch watch;
+  while (state.KeepRunning()) {
+    tiles.Zero<0>();
+    for (int64_t n = 0; n < kRounds; ++n) LoadAndMultiply<kRegisters, kRoom>(tiles, ones.get());
+  }
+  tiles.Store<0>(sums);
+  tiles.Release();
+  if (sums[0] != 4 * kRounds * 64) state.SkipWithError("the sum of the products is wrong");
+  watch.CountCycles(state, 4 * kSums * kRounds);
+}
+
 void RegisterInstructions() {
   const auto add = [](const char* name, auto... arguments) {
     return benchmark::RegisterBenchmark(name, arguments...)->UseRealTime();
@@ -175,6 +214,13 @@ void RegisterInstructions() {
   add("04_store_to_tile_load", StoreThenLoad)->DenseRange(0, 4)->ArgName("steps");
   add("10_ldtilecfg_and_tilerelease", Configure);
   add("14_tdpbusd_on_cores", MultiplyOnAllCores)->Arg(1)->Arg(2)->ArgName("threads");
+  add("15_load_and_tdpbusd/4_registers", RegistersInUse<4, 0>);
+  add("15_load_and_tdpbusd/6_registers", RegistersInUse<6, 0>);
+  add("15_load_and_tdpbusd/8_registers", RegistersInUse<8, 0>);
+  add("15_load_and_tdpbusd/4_registers_room", RegistersInUse<4, 4>);
+  add("15_load_and_tdpbusd/6_registers_room", RegistersInUse<6, 4>);
+  add("15_load_and_tdpbusd/7_registers_room", RegistersInUse<7, 4>);
+  add("15_load_and_tdpbusd/8_registers_room", RegistersInUse<8, 4>);
 }
 
 #else
