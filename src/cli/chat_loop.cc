@@ -2,11 +2,9 @@
 #include "cli/chat_loop.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <string_view>
 #include <vector>
 
@@ -14,9 +12,9 @@
 #include "cli/errors.h"
 #include "cli/prompt.h"
 #include "cli/report.h"
+#include "cli/standard_input.h"
 #include "cli/stream.h"
 #include "cli/terminal.h"
-#include "cli/values.h"
 
 namespace hydrant::cli {
 namespace {
@@ -27,33 +25,6 @@ constexpr const char* kHelp =
     "/reset  forget the conversation\n"
     "/stats  tokens per step, acceptance by depth and times of the last reply\n"
     "/quit   leave (Ctrl-D too); Ctrl-C ends a reply\n";
-
-enum class LineEnd : uint8_t { kLine, kEndOfInput, kInterrupted };
-
-// One line of stdin without its end. Read by hand, so that Ctrl-C interrupts it.
-class LineReader {
- public:
-  LineEnd Next(std::string* line) {
-    line->clear();
-    while (true) {
-      const size_t end = held_.find('\n');
-      if (end != std::string::npos) {
-        *line = held_.substr(0, end);
-        held_.erase(0, end + 1);
-        return LineEnd::kLine;
-      }
-      std::array<char, 4096> chunk;
-      const ssize_t got = read(STDIN_FILENO, chunk.data(), chunk.size());
-      if (got < 0 && errno == EINTR) return LineEnd::kInterrupted;
-      if (got <= 0) return LineEnd::kEndOfInput;
-      held_.append(chunk.data(), static_cast<size_t>(got));
-      if (held_.size() > kMaxInputBytes) throw FileError("standard input", "a line is longer than 64 MB");
-    }
-  }
-
- private:
-  std::string held_;
-};
 
 class Chat {
  public:

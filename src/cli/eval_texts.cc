@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "cli/standard_input.h"
 #include "cli/values.h"
 #include "hydrant/error.h"
 #include "tokenizer/chat_template.h"

@@ -18,6 +18,7 @@
 #include "cli/prompt.h"
 #include "cli/report.h"
 #include "cli/run_flags.h"
+#include "cli/standard_input.h"
 #include "cli/stream.h"
 #include "cli/terminal.h"
 #include "cli/values.h"

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/mapped_file.h"
-#include "cli/values.h"
+#include "cli/standard_input.h"
 #include "tests/test_data.h"
 
 namespace hydrant::cli {
@@ -104,6 +104,20 @@ TEST(TerminalTest, AReadOfStdinEndsWithASignal) {
               return 2;
             }),
             143);
+}
+
+TEST(TerminalTest, ALastLineWithoutAnEndIsALine) {
+  EXPECT_EQ(ExitOf([] {
+              int ends[2];
+              if (pipe(ends) != 0 || write(ends[1], "one\n\ntwo", 8) != 8) return 1;
+              close(ends[1]);
+              dup2(ends[0], STDIN_FILENO);
+              LineReader reader;
+              std::string line, all;
+              while (reader.Next(&line) == LineEnd::kLine) all += "[" + line + "]";
+              return all == "[one][][two]" && line.empty() ? 7 : 2;
+            }),
+            7);
 }
 
 TEST(TerminalTest, WhatWasToBeIgnoredStaysIgnored) {

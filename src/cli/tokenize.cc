@@ -14,6 +14,7 @@
 #include "base/paths.h"
 #include "cli/errors.h"
 #include "cli/flags.h"
+#include "cli/standard_input.h"
 #include "cli/terminal.h"
 #include "cli/values.h"
 #include "hydrant/error.h"

@@ -3,12 +3,9 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <system_error>
@@ -16,7 +13,6 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
-#include "cli/terminal.h"
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
@@ -103,22 +99,6 @@ void CheckIsFolder(std::string_view flag, const std::string& path) {
   const bool absent = !std::filesystem::exists(status);
   throw FileError(path, absent ? "there is no such folder" : "is a file, expected a folder",
                   fmt::format("{} takes a folder with config.json and weights", flag));
-}
-
-std::string ReadStdin() {
-  std::string text;
-  std::vector<char> chunk(size_t{1} << 16);
-  while (true) {
-    const ssize_t got = read(STDIN_FILENO, chunk.data(), chunk.size());
-    if (got < 0 && errno == EINTR) {
-      if (Interrupted()) throw Interruption();
-      continue;
-    }
-    if (got < 0) throw FileError("standard input", std::string("cannot be read: ") + std::strerror(errno));
-    if (got == 0) return text;
-    text.append(chunk.data(), static_cast<size_t>(got));
-    if (text.size() > kMaxInputBytes) throw FileError("standard input", "is longer than 64 MB");
-  }
 }
 
 double ShortestDouble(float value) {

@@ -39,9 +39,6 @@ std::vector<int32_t> ParseIdList(std::string_view flag, const std::string& text,
 // Refuses a path that is not there or is a file where a folder is wanted.
 void CheckIsFolder(std::string_view flag, const std::string& path);
 
-// All of stdin, at most kMaxInputBytes.
-std::string ReadStdin();
-
 // The double with the shortest decimal that reads back as `value`: 0.8F prints as 0.8.
 double ShortestDouble(float value);
 
