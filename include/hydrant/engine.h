@@ -92,7 +92,8 @@ class Engine {
   // Returns false when there is no template ("none", or "auto" without one).
   bool RenderChat(std::span<const ChatMessage> messages, const std::string& template_name, std::string* prompt) const;
 
-  // One request. Throws UserError (empty prompt, id out of range, prompt beyond the context, settings out of range).
+  // One request. All is computed in the default floating-point mode (round to nearest, denormals kept), and on_emit is
+  // called in it. Throws UserError (empty prompt, id out of range, prompt beyond the context, settings out of range).
   GenerationResult Generate(const GenerationRequest& request, const EmitCallback& on_emit = {});
 
   // Several requests in the same steps. Each result equals what Generate gives for that request alone.

@@ -225,6 +225,7 @@ void ThreadPool::RethrowFailure() {
 }
 
 void ThreadPool::WorkerLoop(int thread_idx) {
+  const DefaultFloatMode mode;
   uint64_t seen = 0;
   while (true) {
     AwaitJob(seen);

@@ -17,6 +17,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/float_mode.h"
+
 namespace hydrant::base {
 
 class ThreadPool {
@@ -32,9 +34,11 @@ class ThreadPool {
   int num_threads() const { return num_threads_; }
 
   // Calls fn(thread_idx) once on every thread and returns when all have ended. The first exception is rethrown here.
-  // Jobs do not nest, and one thread at a time uses a pool.
+  // Jobs do not nest, and one thread at a time uses a pool. All threads compute in the default floating-point mode,
+  // whatever the caller's is.
   template <typename Fn>
   void Run(Fn&& fn) {
+    const DefaultFloatMode mode;
     if (num_threads_ == 1) {
       fn(0);
       return;
@@ -49,6 +53,7 @@ class ThreadPool {
   template <typename Fn>
   void ParallelFor(int64_t count, int64_t grain, Fn&& fn) {
     if (count <= 0) return;
+    const DefaultFloatMode mode;
     const int64_t most = num_threads_ == 1 ? 1 : kRangesPerThread * num_threads_;
     const int64_t wanted = count / (grain > 1 ? grain : 1);
     const int64_t pieces = wanted < most ? wanted : most;

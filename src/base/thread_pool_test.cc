@@ -67,6 +67,30 @@ TEST(ThreadPoolTest, SleepingWorkersWake) {
   }
 }
 
+#if defined(__x86_64__)
+TEST(ThreadPoolTest, EveryThreadComputesInTheDefaultFloatMode) {
+  constexpr unsigned kFlags = 0x3f, kDefault = 0x1f80;
+  constexpr unsigned kOther = kDefault | 0x8000 | 0x0040 | 0x4000;  // flushes, takes denormals for zeros, rounds up
+  for (const int threads : {1, 3}) {
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(kOther);
+    ThreadPool pool(threads, false);  // whose threads inherit that
+    std::atomic<int> calls{0}, others{0};
+    const auto look = [&] {
+      ++calls;
+      if ((_mm_getcsr() & ~kFlags) != kDefault) ++others;
+    };
+    pool.Run([&](int) { look(); });
+    pool.ParallelFor(100, 1, [&](int64_t, int64_t) { look(); });
+    const unsigned after = _mm_getcsr();
+    _mm_setcsr(before);
+    EXPECT_GT(calls.load(), threads);
+    EXPECT_EQ(others.load(), 0);
+    EXPECT_EQ(after & ~kFlags, kOther);
+  }
+}
+#endif
+
 TEST(ThreadPoolTest, ParallelForCoversTheRangeOnce) {
   for (const int threads : {1, 2, 3}) {
     ThreadPool pool(threads, false);

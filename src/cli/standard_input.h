@@ -15,7 +15,8 @@ enum class LineEnd : uint8_t { kLine, kEndOfInput, kInterrupted };
 class LineReader {
  public:
   // One line without its end; the last one may lack it. A terminal ends its input anew with each Ctrl-D, so reading may
-  // go on after such a line. Ctrl-C drops what was typed of a line. Throws FileError for a line of more than kMaxInputBytes.
+  // go on after such a line. Ctrl-C drops what was typed of a line. Throws FileError for a line of more than
+  // kMaxInputBytes.
   LineEnd Next(std::string* line);
 
  private:

@@ -6,6 +6,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/float_mode.h"
 #include "engine/loaded_model.h"
 #include "engine/step.h"
 #include "sequence/sequence.h"
@@ -72,6 +73,7 @@ sequence::SequenceSetup Engine::Impl::SetupFor(const GenerationRequest& request)
 
 std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationRequest> requests,
                                                 const EmitCallback& on_emit) {
+  const base::DefaultFloatMode mode;  // outside the thread pool too: tokens are chosen here
   Admit(requests);
   engine::Stepper stepper({.decoder = loaded->decoder.get(),
                            .drafter = loaded->drafter.get(),

@@ -2,6 +2,9 @@
 #include "hydrant/engine.h"
 
 #include <gtest/gtest.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include <string>
 #include <vector>
@@ -59,6 +62,30 @@ TEST(EngineTest, HeldBackTokensCanBeStopped) {
   EXPECT_LT(result.token_ids.size(), 20U);
   EXPECT_TRUE(whole.text.starts_with(result.text)) << result.text;
 }
+
+#if defined(__x86_64__)
+TEST(EngineTest, TheCallersFloatModeChangesNothing) {
+  const auto sample = [] {
+    EngineOptions options;
+    options.model = test::SourceDir() + "/models/tale-14m";
+    options.draft = test::SourceDir() + "/models/tale-14m-hydra-pp";
+    options.weights = "w4a8";
+    Engine engine(options);
+    GenerationRequest request = About(engine, "Once upon a time");
+    request.sampling.temperature = 1;
+    request.sampling.top_p = 0.9F;
+    request.stop.max_tokens = 400;
+    return engine.Generate(request).token_ids;
+  };
+  const std::vector<int32_t> expected = sample();
+  constexpr unsigned kRoundsUp = 0x1f80 | 0x4000;
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(kRoundsUp);
+  const std::vector<int32_t> found = sample();
+  _mm_setcsr(before);
+  EXPECT_EQ(found, expected);
+}
+#endif
 
 TEST(EngineTest, AStopStringIsWholeCharacters) {
   GenerationRequest request;

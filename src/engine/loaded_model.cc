@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/float_mode.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
 #include "base/paths.h"
@@ -182,6 +183,7 @@ int ThreadsFor(const model::ModelConfig& config, int allowed) {
 }
 
 std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
+  const base::DefaultFloatMode mode;
   CheckOptions(options);
   auto loaded = std::make_unique<LoadedModel>();
   loaded->options = options;
