@@ -40,15 +40,15 @@ void CheckHoldsNoSource(const std::string& target, const std::vector<std::string
   }
 }
 
-// Made by us before, and nothing in it that we never make.
-void CheckIsOurs(const std::string& target) {
+// Made by us before, and nothing in it that we never make. `folder` is where `target` lies now.
+void CheckIsOurs(const std::string& folder, const std::string& target) {
   std::error_code ignored;
-  if (fs::is_empty(target, ignored)) return;
-  if (!fs::exists(fs::path(target) / OutputFolder::kMark, ignored)) {
+  if (fs::is_empty(folder, ignored)) return;
+  if (!fs::exists(fs::path(folder) / OutputFolder::kMark, ignored)) {
     throw FileError(target, std::string("holds no ") + OutputFolder::kMark + ": only a converted folder is replaced",
                     "remove it yourself, or name another folder");
   }
-  for (const fs::directory_entry& entry : fs::directory_iterator(target, ignored)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     if (!entry.is_directory(ignored)) continue;
     throw FileError(target, "holds a folder, " + entry.path().filename().string() + ", which no conversion made",
                     "remove it yourself, or name another folder");
@@ -67,14 +67,18 @@ void CheckTarget(const std::string& target, bool replace, const std::vector<std:
                     "remove it yourself, or name another folder");
   }
   CheckHoldsNoSource(target, sources);
-  CheckIsOurs(target);
+  CheckIsOurs(target, target);
 }
 
-// Without slashes and "/." at its end: "x/." cannot be renamed, and x can. Nothing else is taken out: "link/.." is
-// where the system finds it.
-std::string WithoutEnd(std::string path) {
+// Without slashes and "/." at its end: "x/." cannot be renamed, and x can. A way through ".." is replaced by where the
+// system finds it: it may lead through the folder that is moved.
+std::string Resolved(std::string path) {
   while (path.size() > 1 && (path.ends_with('/') || path.ends_with("/."))) path.pop_back();
-  return path;
+  const fs::path given = path, parent = given.parent_path();
+  std::error_code error;
+  const fs::path real = fs::canonical(parent, error);
+  const bool climbs = std::find(parent.begin(), parent.end(), "..") != parent.end();
+  return climbs && !error ? (real / given.filename()).string() : path;
 }
 
 std::string MakeBeside(const std::string& target) {
@@ -92,8 +96,8 @@ std::string MakeBeside(const std::string& target) {
 }  // namespace
 
 OutputFolder::OutputFolder(const std::string& target, bool replace, const std::vector<std::string>& sources)
-    : target_(WithoutEnd(target)) {
-  CheckTarget(target_, replace, sources);
+    : target_(Resolved(target)), replace_(replace), sources_(sources) {
+  CheckTarget(target_, replace_, sources_);
   path_ = MakeBeside(target_);
 }
 
@@ -103,23 +107,41 @@ OutputFolder::~OutputFolder() {
   fs::remove_all(path_, ignored);
 }
 
+// Moves away what is to be replaced; empty: nothing. It may have changed, or appeared, while we wrote.
+std::string OutputFolder::MoveAway() const {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(target_, error))) return "";
+  CheckTarget(target_, replace_, sources_);
+  std::string old = MakeBeside(target_);  // rename replaces an empty folder
+  fs::rename(target_, old, error);
+  if (error) {
+    std::error_code ignored;
+    fs::remove(old, ignored);
+    throw FileError(target_, "cannot be replaced: " + error.message());
+  }
+  try {
+    CheckIsOurs(old, target_);  // once more: nobody finds it under its name now
+  } catch (const FileError&) {
+    fs::rename(old, target_, error);
+    throw;
+  }
+  return old;
+}
+
 void OutputFolder::Keep() {
   std::error_code error;
   std::string old;
-  if (fs::exists(target_, error)) {
-    old = MakeBeside(target_);  // rename replaces an empty folder
-    fs::rename(target_, old, error);
+  try {
+    old = MoveAway();
+    fs::rename(path_, target_, error);  // fails where something but an empty folder has come there
     if (error) {
-      std::error_code ignored;
-      fs::remove(old, ignored);
-      throw FileError(target_, "cannot be replaced: " + error.message());
+      std::error_code back;
+      if (!old.empty()) fs::rename(old, target_, back);
+      throw FileError(target_, "cannot be created: " + error.message(), back ? "what it held is in " + old : "");
     }
-  }
-  fs::rename(path_, target_, error);
-  if (error) {
-    std::error_code back;
-    if (!old.empty()) fs::rename(old, target_, back);
-    throw FileError(target_, "cannot be created: " + error.message(), back ? "what it held is in " + old : "");
+  } catch (const FileError& e) {
+    kept_ = true;  // it may have taken long to make
+    throw UserError(e.what(), (e.hint().empty() ? "" : e.hint() + "; ") + "what was made is in " + path_);
   }
   kept_ = true;
   if (old.empty()) return;

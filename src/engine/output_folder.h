@@ -22,10 +22,16 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
 
   const std::string& path() const { return path_; }  // where to write
-  void Keep();                                       // everything is written: the folder takes its name
+  // Everything is written: the folder takes its name. What would be refused now, since the target appeared or changed
+  // meanwhile, is refused as a UserError; then the new folder stays where it is, and the error says where.
+  void Keep();
 
  private:
+  std::string MoveAway() const;
+
   std::string target_, path_;
+  bool replace_;
+  std::vector<std::string> sources_;
   bool kept_ = false;
 };
 

@@ -79,6 +79,53 @@ TEST(OutputFolderTest, ReplacesOnlyWhatWasConvertedAndOnlyWhenAsked) {
   EXPECT_EQ(EntriesIn(dir.path()), 1);
 }
 
+// What comes to the target while the new folder is written, which may take minutes, is looked at again.
+TEST(OutputFolderTest, NeverReplacesWhatAppearsMeanwhile) {
+  const test::TempDir dir;
+  const std::string target = dir.path() + "/out";
+  const auto refusal_after = [&](bool replace, const auto& meanwhile) {
+    OutputFolder folder(target, replace, {});
+    WriteFile(folder.path() + "/new");
+    meanwhile();
+    try {
+      folder.Keep();
+      return std::string();
+    } catch (const UserError& e) {
+      EXPECT_THAT(e.hint(), HasSubstr("what was made is in " + folder.path()));
+      return std::string(e.what());
+    }
+  };
+  EXPECT_THAT(refusal_after(false,
+                            [&] {
+                              fs::create_directory(target);
+                              WriteFile(target + "/thesis");
+                            }),
+              HasSubstr("exists already"));
+  EXPECT_TRUE(fs::exists(target + "/thesis"));
+  fs::remove(target + "/thesis");
+  WriteFile(target + "/hydrant.json");
+  EXPECT_THAT(refusal_after(true, [&] { fs::create_directory(target + "/notes"); }),
+              HasSubstr("holds a folder, notes"));
+  EXPECT_TRUE(fs::exists(target + "/notes"));
+  EXPECT_EQ(EntriesIn(dir.path()), 3);  // both that were made are there
+  for (const auto& entry : fs::directory_iterator(dir.path())) {
+    EXPECT_TRUE(entry.path() == target || fs::exists(entry.path() / "new"));
+  }
+}
+
+TEST(OutputFolderTest, AWayThroughTheTargetItselfLeadsThere) {
+  const test::TempDir dir;
+  const std::string target = dir.path() + "/out";
+  OutputFolder(target, false, {}).Keep();
+  {
+    OutputFolder folder(target + "/../out", true, {});
+    WriteFile(folder.path() + "/new");
+    folder.Keep();
+  }
+  EXPECT_TRUE(fs::exists(target + "/new"));
+  EXPECT_EQ(EntriesIn(dir.path()), 1);
+}
+
 TEST(OutputFolderTest, NeverReplacesWhatIsRead) {
   const test::TempDir dir;
   const std::string target = dir.path() + "/out", other = dir.path() + "/out-4";
