@@ -15,6 +15,7 @@
 #include "cli/errors.h"
 #include "cli/eval_ppl.h"
 #include "cli/flags.h"
+#include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/values.h"
 #include "engine/eval_logits.h"
@@ -90,7 +91,13 @@ int Logits(const std::vector<std::string>& args) {
   options.engine.on_pack = PackProgress();
   const std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(options.engine);
   PrintWarnings(loaded->info.warnings);
-  const engine::EvalLogitsResult result = engine::EvalLogits(*loaded, options.prompt_ids, options.path);
+  Progress progress("reading");
+  const engine::EvalLogitsResult result =
+      engine::EvalLogits(*loaded, options.prompt_ids, options.path, [&progress](double share) {
+        if (Interrupted()) throw Interruption();
+        progress.Update(share);
+      });
+  progress.Clear();
   std::vector<checkpoint::FloatTensor> tensors = {Named("logits", result.logits), Named("hidden", result.hidden)};
   if (loaded->drafter) tensors.push_back(Named("head_logits", result.head_logits));
   checkpoint::WriteSafetensors(options.out, tensors);

@@ -193,12 +193,14 @@ SpeedFigures MedianFigures(std::span<const GenerationResult> results) {
       return result.phase_ms.*phase / static_cast<double>(std::max<size_t>(result.num_emitted.size(), 1));
     });
   };
-  return {.tokens_per_step = MeanEmitted(results.front()),
+  const GenerationResult& first = results.front();
+  const auto steps = static_cast<double>(first.num_emitted.size());
+  // The prompt's forward gives the first token; what a step gives beyond the reply's end nobody gets.
+  return {.tokens_per_step = steps > 0 ? (static_cast<double>(first.token_ids.size()) - 1) / steps : 1,
           .tokens_per_second = median(TokensPerSecond),
           .draft_ms = per_step(&PhaseTimes::draft),
           .forward_ms = per_step(&PhaseTimes::forward),
-          .drafted_per_step = static_cast<double>(results.front().num_drafted) /
-                              static_cast<double>(std::max<size_t>(results.front().num_emitted.size(), 1))};
+          .drafted_per_step = static_cast<double>(first.num_drafted) / std::max(steps, 1.0)};
 }
 
 double SpeedupOfSteps(const SpeedFigures& drafted, const SpeedFigures& plain) {

@@ -34,7 +34,7 @@ double Median(std::vector<double> values);
 
 // Median figures of several runs of the same prompt.
 struct SpeedFigures {
-  double tokens_per_step = 0;
+  double tokens_per_step = 0;  // that the user gets: those that a step gives after the reply's end do not count
   double tokens_per_second = 0;
   double draft_ms = 0, forward_ms = 0;  // per step
   double drafted_per_step = 0;          // nodes

@@ -165,6 +165,10 @@ TEST(ReportTest, MedianIsOfTheRuns) {
   const SpeedFigures median = MedianFigures(results);
   EXPECT_DOUBLE_EQ(median.tokens_per_second, 2.0);
   EXPECT_DOUBLE_EQ(median.forward_ms, 650.0);
+  EXPECT_DOUBLE_EQ(median.tokens_per_step, 1.5);
+  for (GenerationResult& result : results) result.num_emitted = {2, 4};  // of which the last 3 were cut
+  EXPECT_DOUBLE_EQ(MedianFigures(results).tokens_per_step, 1.5);
+  EXPECT_DOUBLE_EQ(MedianFigures(std::array<GenerationResult, 1>{}).tokens_per_step, 1);
   EXPECT_EQ(SpeedupOfSteps(median, {}), 0);
   EXPECT_EQ(SpeedupOfSteps({}, median), 0);
 }

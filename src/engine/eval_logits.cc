@@ -34,7 +34,7 @@ void CopyInto(const Matrix& from, Matrix& to, int64_t first_row) {
 }  // namespace
 
 EvalLogitsResult EvalLogits(LoadedModel& loaded, const std::vector<int32_t>& prompt_ids,
-                            const std::vector<int32_t>& path) {
+                            const std::vector<int32_t>& path, const std::function<void(double share)>& progress) {
   CheckPrompt(loaded, prompt_ids);
   CheckPath(loaded, path);
   const auto length = static_cast<int32_t>(prompt_ids.size());
@@ -52,6 +52,7 @@ EvalLogitsResult EvalLogits(LoadedModel& loaded, const std::vector<int32_t>& pro
   model::ForwardOutput output;
   for (int32_t first = 0; first < length; first += loaded.options.prefill_chunk) {
     const int32_t count = std::min(loaded.options.prefill_chunk, length - first);
+    if (progress) progress(static_cast<double>(first) / length);
     batch.Clear();
     for (int32_t i = first; i < first + count; ++i) {
       batch.AddChain(std::span(prompt_ids).subspan(static_cast<size_t>(i), 1), i, table.blocks());
@@ -67,6 +68,7 @@ EvalLogitsResult EvalLogits(LoadedModel& loaded, const std::vector<int32_t>& pro
                              .hidden = loaded.drafter->hidden_layer_offset() > 0 ? output.captured : output.hidden};
     loaded.drafter->Absorb(std::span(&input, 1));
   }
+  if (progress) progress(1);
   result.root = kernels::Argmax(std::as_const(result.logits).row_span(length - 1));
   if (state) loaded.drafter->HeadLogits(*state, result.root, path, result.head_logits);
   return result;

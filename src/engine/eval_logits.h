@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "engine/loaded_model.h"
@@ -18,8 +19,9 @@ struct EvalLogitsResult {
 };
 
 // `path`: drafted tokens after the root, at most K; where it is shorter, each head's own argmax is followed.
+// `progress`: called between parts of the prompt with the share that is done; may throw to end it.
 // Throws UserError as CheckPrompt does, and for a path that is too long or has ids outside the vocabulary.
 EvalLogitsResult EvalLogits(LoadedModel& loaded, const std::vector<int32_t>& prompt_ids,
-                            const std::vector<int32_t>& path);
+                            const std::vector<int32_t>& path, const std::function<void(double share)>& progress = {});
 
 }  // namespace hydrant::engine
