@@ -43,7 +43,10 @@ size_t RegularFileSize(const std::string& path, int fd) {
   struct stat info {};
   if (fstat(fd, &info) != 0) throw FileError(path, std::string("cannot be examined: ") + std::strerror(errno));
   if (S_ISDIR(info.st_mode)) throw FileError(path, "is a folder, expected a file");
-  if (!S_ISREG(info.st_mode)) throw FileError(path, "is not a regular file");
+  if (!S_ISREG(info.st_mode)) {
+    throw FileError(path, "is a pipe, socket or device, expected a file",
+                    "write it to a file first; prompts and texts can come through standard input too");
+  }
   return static_cast<size_t>(info.st_size);
 }
 
@@ -63,8 +66,9 @@ struct Mappings {
   }
 };
 
+// Never destroyed: a program may keep a mapping in a global, which ends later than what is made when it is first used.
 Mappings& AllMappings() {
-  static Mappings mappings;
+  static Mappings& mappings = *new Mappings;
   return mappings;
 }
 
@@ -118,18 +122,23 @@ std::shared_ptr<const MappedFile> MappedFile::Open(const std::string& path) {
 std::string ReadTextFile(const std::string& path, size_t max_bytes) {
   const FileDescriptor fd(OpenForReading(path));
   const size_t size = RegularFileSize(path, fd.get());
-  if (size > max_bytes) {
+  const auto check = [&](size_t bytes, const char* what) {
+    if (bytes <= max_bytes) return;
     throw FileError(
-        path, "is " + std::to_string(size) + " bytes, at most " + std::to_string(max_bytes) + " are accepted here");
-  }
-  std::string text(size, '\0');
+        path, what + std::to_string(bytes) + " bytes, at most " + std::to_string(max_bytes) + " are accepted here");
+  };
+  check(size, "is ");
+  // The size is a guess: files that the kernel makes (/proc, /sys) say 0, and others may grow meanwhile.
+  std::string text(size + 1, '\0');
   size_t done = 0;
-  while (done < size) {
-    const ssize_t got = read(fd.get(), text.data() + done, size - done);
+  while (true) {
+    const ssize_t got = read(fd.get(), text.data() + done, text.size() - done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw FileError(path, std::string("cannot be read: ") + std::strerror(errno));
     if (got == 0) break;
     done += static_cast<size_t>(got);
+    check(done, "has more than ");
+    if (done == text.size()) text.resize(done + (size_t{64} << 10));
   }
   text.resize(done);
   return text;

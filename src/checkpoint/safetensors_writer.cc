@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/safetensors_writer.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <bit>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <utility>
 
 #include "base/check.h"
 #include "base/json.h"
@@ -63,70 +56,22 @@ std::string Header(std::span<const TensorEntry> entries, const Metadata& metadat
 
 }  // namespace
 
-// A file that disappears unless Keep is called.
-class SafetensorsWriter::TemporaryFile {
- public:
-  explicit TemporaryFile(std::string path) : target_(std::move(path)), name_(target_ + ".XXXXXX") {
-    const int fd = mkostemp(name_.data(), O_CLOEXEC);
-    if (fd < 0) Fail("cannot be created");
-    file_ = fdopen(fd, "wb");
-    if (file_ == nullptr) {
-      close(fd);
-      unlink(name_.c_str());
-      Fail("cannot be created");
-    }
-  }
-  ~TemporaryFile() {
-    if (file_ == nullptr) return;
-    std::fclose(file_);
-    unlink(name_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void Write(const void* bytes, size_t size) {
-    if (std::fwrite(bytes, 1, size, file_) != size) Fail("cannot be written");
-  }
-
-  void Keep() {
-    const mode_t mask = umask(0);
-    umask(mask);
-    const mode_t usual_rights = 0666;  // mkostemp gives 0600
-    if (std::fflush(file_) != 0 || fchmod(fileno(file_), usual_rights & ~mask) != 0) Fail("cannot be written");
-    if (std::rename(name_.c_str(), target_.c_str()) != 0) Fail("cannot be replaced");
-    std::fclose(std::exchange(file_, nullptr));
-  }
-
- private:
-  [[noreturn]] void Fail(const char* what) const {
-    throw FileError(target_, std::string(what) + ": " + std::strerror(errno));
-  }
-
-  std::string target_;
-  std::string name_;
-  std::FILE* file_ = nullptr;
-};
-
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const TensorEntry> entries,
-                                     const Metadata& metadata, uint64_t alignment) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) throw FileError(path, "is not a regular file");
+                                     const Metadata& metadata, uint64_t alignment)
+    : file_(path) {
   const std::string header = Header(entries, metadata, alignment, &remaining_);
-  file_ = std::make_unique<TemporaryFile>(path);
-  file_->Write(header.data(), header.size());
+  file_.Write(header.data(), header.size());
 }
-
-SafetensorsWriter::~SafetensorsWriter() = default;
 
 void SafetensorsWriter::Write(const void* bytes, size_t size) {
   HYDRANT_CHECK(size <= remaining_);
   remaining_ -= size;
-  file_->Write(bytes, size);
+  file_.Write(bytes, size);
 }
 
 void SafetensorsWriter::Finish() {
   HYDRANT_CHECK(remaining_ == 0);
-  file_->Keep();
+  file_.Keep();
 }
 
 void WriteSafetensors(const std::string& path, std::span<const FloatTensor> tensors) {

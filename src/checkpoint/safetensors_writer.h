@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "tensor/dtype.h"
 
 namespace hydrant::checkpoint {
@@ -27,9 +27,6 @@ class SafetensorsWriter {
   // `metadata` becomes `__metadata__`. The data begin at a multiple of `alignment` bytes in the file.
   SafetensorsWriter(const std::string& path, std::span<const TensorEntry> entries,
                     const std::map<std::string, std::string, std::less<>>& metadata, uint64_t alignment = 8);
-  ~SafetensorsWriter();
-  SafetensorsWriter(const SafetensorsWriter&) = delete;
-  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   // The next bytes of the data; tensors follow each other in the order of the entries.
   void Write(const void* bytes, size_t size);
@@ -37,8 +34,7 @@ class SafetensorsWriter {
   void Finish();
 
  private:
-  class TemporaryFile;
-  std::unique_ptr<TemporaryFile> file_;
+  base::AtomicFile file_;
   uint64_t remaining_ = 0;
 };
 

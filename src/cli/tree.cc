@@ -6,10 +6,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
 
+#include "base/atomic_file.h"
 #include "base/json.h"
+#include "base/paths.h"
 #include "cli/command.h"
 #include "cli/errors.h"
 #include "cli/flags.h"
@@ -37,8 +40,8 @@ constexpr const char* kConvertDescription =
     "Read a tree in any accepted spelling and write it in another one:\n"
     "  choices  [[0],[1],[0,0]]: every node, as published with Medusa and Hydra\n"
     "  paths    [[0,0],[1]]: paths to the leaves only, prefixes are implied\n"
-    "  named    {\"name\":..,\"choices\":[..]}\n"
-    "  parents  {\"parent\":[..],\"depth\":[..],\"child_rank\":[..]}, the root being node 0";
+    "  named    {\"name\":..,\"choices\":[..]}: the preset's or the file's name\n"
+    "  parents  {\"parent\":[..],\"depth\":[..],\"child_rank\":[..]}, the root being node 0; not read again";
 
 constexpr const char* kConvertExamples =
     "Examples:\n"
@@ -91,7 +94,13 @@ int Show(const std::vector<std::string>& args) {
 }
 
 void WriteFile(const std::string& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  std::error_code error;
+  if (!base::IsThere(path) || std::filesystem::is_regular_file(path, error)) {
+    base::AtomicFile file(path);
+    file.Write(content.data(), content.size());
+    return file.Keep();
+  }
+  std::ofstream file(path, std::ios::binary);  // a device or pipe
   if (file) file << content << std::flush;
   if (!file) throw FileError(path, std::string("cannot be written: ") + std::strerror(errno));
 }
