@@ -42,13 +42,17 @@ bool SpinUntil(const Ready& ready, int spins = kSpins) {
   return false;
 }
 
+// A set of CPUs has room for 1,024; a kernel that may have more refuses a smaller one than its own.
+constexpr size_t kMostSets = 64;
+
 std::vector<int> AllowedCpus() {
   std::vector<int> cpus;
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
+  for (size_t sets = 1; sets <= kMostSets && cpus.empty(); sets *= 2) {
+    std::vector<cpu_set_t> mask(sets);
+    const size_t bytes = sets * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, mask.data()) != 0) continue;
+    for (size_t cpu = 0; cpu < sets * CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET_S(cpu, bytes, mask.data())) cpus.push_back(static_cast<int>(cpu));
     }
   }
   return cpus;
@@ -68,11 +72,11 @@ CoreOrder AllowedCores() {
 }
 
 void PinTo(std::thread& thread, int cpu) {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  CPU_SET(cpu, &mask);
+  std::vector<cpu_set_t> mask(static_cast<size_t>(cpu) / CPU_SETSIZE + 1);
+  const size_t bytes = mask.size() * sizeof(cpu_set_t);
+  CPU_SET_S(static_cast<size_t>(cpu), bytes, mask.data());
   // Without the right to pin, the thread runs unpinned: slower at most.
-  static_cast<void>(pthread_setaffinity_np(thread.native_handle(), sizeof(mask), &mask));
+  static_cast<void>(pthread_setaffinity_np(thread.native_handle(), bytes, mask.data()));
 }
 
 // The tightest cpu.max from this process's cgroup up to the root; 0 = none.
@@ -100,6 +104,7 @@ ThreadPool::ThreadPool(int num_threads, bool pin) : num_threads_(num_threads) {
   const std::vector<int> cpus = AllowedCores().cpus;
   const bool can_pin = pin && static_cast<size_t>(num_threads) <= cpus.size();
   try {
+    workers_.reserve(static_cast<size_t>(num_threads) - 1);
     for (int i = 1; i < num_threads; ++i) {
       workers_.emplace_back([this, i] { WorkerLoop(i); });
       if (can_pin) PinTo(workers_.back(), cpus[static_cast<size_t>(i)]);
@@ -110,6 +115,9 @@ ThreadPool::ThreadPool(int num_threads, bool pin) : num_threads_(num_threads) {
     throw UserError("only " + std::to_string(started) + " of " + std::to_string(num_threads) +
                         " threads could be started: " + error.code().message(),
                     "use fewer --threads, or raise the limits of this process (ulimit -u, -v; pids.max of its cgroup)");
+  } catch (...) {  // no memory: a thread that is still running must not be destroyed
+    StopWorkers();
+    throw;
   }
 }
 
@@ -134,7 +142,7 @@ void ThreadPool::RunJob(Job job) {
   num_busy_.store(num_threads_ - 1, std::memory_order_relaxed);
   job_number_.fetch_add(1);
   WakeSleepers();
-  Guarded([&] { job_.call(job_.context, 0); });
+  Guarded(0, [&] { job_.call(job_.context, 0); });
   const auto done = [&] { return num_busy_.load(std::memory_order_acquire) == 0; };
   while (!SpinUntil(done, kBarrierSpins)) sched_yield();
   RethrowFailure();
@@ -172,7 +180,7 @@ void ThreadPool::TakePieces() {
   while ((ticket & 0xffff) < ((ticket >> 16) & 0xffff)) {
     if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
     const auto index = static_cast<int64_t>(ticket & 0xffff);
-    Guarded([&] { piece_job_.call(piece_job_.context, index); });
+    Guarded(index, [&] { piece_job_.call(piece_job_.context, index); });
     num_pieces_done_.fetch_add(1, std::memory_order_release);
     ticket = ticket_.load(std::memory_order_acquire);
   }
@@ -199,14 +207,17 @@ bool ThreadPool::Take(int part, bool front, uint32_t number, int64_t count, int6
 }
 
 template <typename Fn>
-void ThreadPool::Guarded(const Fn& fn) {
+void ThreadPool::Guarded(int64_t rank, const Fn& fn) {
   try {
     fn();
   } catch (const Cancelled&) {
     // The thread that failed has left its error.
   } catch (...) {
     const std::lock_guard lock(mutex_);
-    if (!failed_.load(std::memory_order_relaxed)) first_error_ = std::current_exception();
+    if (!failed_.load(std::memory_order_relaxed) || rank < error_rank_) {
+      error_ = std::current_exception();
+      error_rank_ = rank;
+    }
     failed_.store(true, std::memory_order_release);
   }
 }
@@ -220,7 +231,7 @@ void ThreadPool::RethrowFailure() {
     parts_[static_cast<size_t>(i)].number = 0;
   }
   std::exception_ptr error;
-  std::swap(error, first_error_);
+  std::swap(error, error_);
   std::rethrow_exception(error);
 }
 
@@ -235,7 +246,7 @@ void ThreadPool::WorkerLoop(int thread_idx) {
     }
     ++seen;
     if (stop_.load()) return;
-    Guarded([&] { job_.call(job_.context, thread_idx); });
+    Guarded(0, [&] { job_.call(job_.context, thread_idx); });
     num_busy_.fetch_sub(1, std::memory_order_release);
   }
 }

@@ -49,7 +49,8 @@ class ThreadPool {
 
   // Calls fn(begin, end) for ranges that cover [0, count), none shorter than `grain` but when count is. Threads take
   // the ranges as they come free: on a busy machine the caller does the share of a worker that is not running. A single
-  // range runs on the caller. Exceptions as in Run; ranges not yet begun are still called.
+  // range runs on the caller. All ranges are called, and the exception of the first of them in order is rethrown: which
+  // one does not depend on time.
   template <typename Fn>
   void ParallelFor(int64_t count, int64_t grain, Fn&& fn) {
     if (count <= 0) return;
@@ -118,8 +119,9 @@ class ThreadPool {
   // Takes a range from the front or the back of what is left of a part; false when nothing is.
   bool Take(int part, bool front, uint32_t number, int64_t count, int64_t least, int64_t* begin, int64_t* end);
   void WakeSleepers();
+  // Of several errors the one of the lowest rank is kept, among equals the first in time.
   template <typename Fn>
-  void Guarded(const Fn& fn);
+  void Guarded(int64_t rank, const Fn& fn);
   void RethrowFailure();
   void WorkerLoop(int thread_idx);
   // Returns once job_number_ differs from `seen` or there are pieces: spins, yields, then sleeps.
@@ -131,8 +133,9 @@ class ThreadPool {
   bool running_ = false;  // of the caller's side only
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};
-  std::exception_ptr first_error_;
-  std::mutex mutex_;  // guards sleeping and first_error_
+  std::exception_ptr error_;
+  int64_t error_rank_ = 0;
+  std::mutex mutex_;  // guards sleeping and the error
   std::condition_variable wake_;
   // Each on a line of its own: they are written and polled by different threads.
   alignas(64) std::atomic<uint64_t> job_number_{0};

@@ -112,6 +112,21 @@ TEST(ThreadPoolTest, ParallelForCoversTheRangeOnce) {
   }
 }
 
+TEST(ThreadPoolTest, ParallelForRethrowsTheFirstErrorInOrder) {
+  ThreadPool pool(3, false);
+  for (int job = 0; job < 200; ++job) {
+    try {
+      pool.ParallelFor(100, 1, [&](int64_t begin, int64_t) {
+        if (begin == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));  // others fail before
+        throw std::runtime_error(std::to_string(begin));
+      });
+      FAIL();
+    } catch (const std::runtime_error& e) {
+      EXPECT_STREQ(e.what(), "0");
+    }
+  }
+}
+
 TEST(ThreadPoolTest, BarrierSeparatesPhases) {
   ThreadPool pool(3, false);
   std::vector<int> values(3, 0);
