@@ -76,7 +76,8 @@ inline constexpr int64_t kPrefetchRows = 6;
 struct PackedMatmulArgs {
   PackedType type = PackedType::kW8;
   const uint8_t* panels = nullptr;
-  const uint8_t* next = nullptr;  // four such panels that a later call begins with, for fetching ahead; or null
+  const uint8_t* next =
+      nullptr;  // four such panels that a later call begins with, to be fetched ahead or read; or null
   PrefetchList* later = nullptr;  // or null
   int64_t panel_bytes = 0, code_offset = 0;
   int64_t steps = 0;  // of 128 inputs

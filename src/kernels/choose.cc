@@ -330,7 +330,9 @@ std::optional<TopKRule> ScoreRule(const SamplingOptions& options, bool coupled, 
                                   int32_t k) {
   if (!coupled) return TopKRule{.k = k};
   if (HasPenalties(options)) return std::nullopt;
-  if (options.temperature <= 0) return TopKRule{.k = k};
+  // Below this a logit over it may be infinite, and noise has long had no say.
+  constexpr float kLeastTemperature = 1e-30F;
+  if (options.temperature < kLeastTemperature) return TopKRule{.k = k};
   if (HasFilters(options)) return std::nullopt;
   return TopKRule{.k = k, .temperature = options.temperature, .noise = noise.Row(position).data()};
 }

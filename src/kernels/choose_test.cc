@@ -281,6 +281,21 @@ TEST(RankCandidatesTest, FirstIsTheVerifiersOwnChoice) {
   }
 }
 
+// A logit over such a temperature is infinite.
+TEST(RankCandidatesTest, ATinyTemperatureRanksAsNone) {
+  const std::vector<float> logits = {3, 9, 5, 7};
+  NoiseCache noise(&PortableKernels(), 1, 4);
+  SamplingOptions options;
+  std::vector<float> scratch;
+  std::vector<int32_t> greedy, found;
+  options.temperature = 0;
+  RankCandidates(logits, options, true, {}, noise, 3, 3, scratch, greedy);
+  options.temperature = 1e-38F;
+  RankCandidates(logits, options, true, {}, noise, 3, 3, scratch, found);
+  EXPECT_EQ(greedy, (std::vector<int32_t>{1, 3, 2}));
+  EXPECT_EQ(found, greedy);
+}
+
 TEST(RankCandidatesTest, ProbabilitiesAreASoftmaxOfWhatRanks) {
   std::mt19937 random(10);
   NoiseCache noise(&PortableKernels(), 18, 300);

@@ -371,6 +371,7 @@ void MatmulInput::Range(const MatmulJob& job, int64_t panel_begin, int64_t panel
 void MatmulInput::Panels(const MatmulJob& job, int64_t panel_begin, int64_t panel_end, Rows out,
                          const uint8_t* next) const {
   MatmulJob moved = job;
+  moved.mode = MatmulMode::kStore;
   moved.out = Rows(out.data - panel_begin * kPanelOutputs, out.rows, job.weight->outputs, out.stride);
   Range(moved, panel_begin, panel_end, next);
 }

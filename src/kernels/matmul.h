@@ -88,6 +88,9 @@ class MatmulInput {
   // residual + silu(linear) -> ready; `out` [R, I] receives the sums too and may be either.
   void LoadResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out);
 
+  // An invariant (InternalError) of whoever calls Panels: the job's weight is of the kind and width that are loaded,
+  // and the target reads it; its bias is as long as its outputs.
+  void Check(const MatmulJob& job) const;
   // Serial: outputs 16 * panel_begin .. 16 * panel_end - 1 of job.weight, the first of them in column 0 of `out` [R,
   // ..]. `next` as in PackedMatmulArgs.
   void Panels(const MatmulJob& job, int64_t panel_begin, int64_t panel_end, Rows out,
@@ -134,7 +137,6 @@ class MatmulInput {
   void LoadCodes(Queue& queue, int64_t operations_per_row, const MakeRow& make_row);
   template <typename MakeRow>
   void LoadMade(Queue& queue, ConstRows made, int64_t operations_per_row, const MakeRow& make_row);
-  void Check(const MatmulJob& job) const;
   template <typename Fn>
   void ForPanels(Queue& queue, int64_t panels, int64_t weights, const Fn& fn) const;
   // Serial: a range of a job's panels, all rows.

@@ -69,6 +69,7 @@ void MatmulAttend(Queue& queue, const MatmulInput& input, const QkvJobs& jobs, c
                   const AttentionPlan& plan, const KvLayer& kv, Rows out) {
   const int64_t group = plan.group(), rows = input.rows(), dim = kv.head_dim;
   const Weight &q = *jobs.q.weight, &k = *jobs.k.weight, &v = *jobs.v.weight;
+  for (const MatmulJob* job : {&jobs.q, &jobs.k, &jobs.v}) input.Check(*job);
   HYDRANT_CHECK(dim % kPanelOutputs == 0 && q.outputs == plan.options.num_heads * dim);
   HYDRANT_CHECK(k.outputs == kv.num_kv_heads * dim && v.outputs == k.outputs);
   if (rows == 0) return;

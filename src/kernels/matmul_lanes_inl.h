@@ -7,7 +7,7 @@
 // 20.7 34.6 35.3 37.9, in place 19.6 28.4 27.8 27.9.
 // Included by matmul_inl.h, which says what a target provides.
 
-constexpr int64_t kMaxRows = 64;  // ops.cc splits more
+constexpr int64_t kMaxRows = kMatmulRows;  // of a call
 // Inputs: a panel of 16 * 144 floats takes 9 KiB, 32 rows of inputs 16 KiB of a 48 KiB L1.
 constexpr int64_t kWidenedInputs = 128;
 // Not a multiple of 4 KiB / 16: rows of the panel must not fall on the same cache sets.

@@ -27,7 +27,8 @@ int64_t GatedPanels(int64_t rows) {
 
 const uint8_t* NextPanels(const Weight& weight, const Weight& then, int64_t panel) {
   const PackedMatrix& matrix = then.packed;
-  if (weight.kind == InputKind::kF32 || weight.packed.type != matrix.type) return nullptr;
+  const bool alike = weight.packed.type == matrix.type && weight.packed.panel_bytes() == matrix.panel_bytes();
+  if (weight.kind == InputKind::kF32 || !alike) return nullptr;
   return panel + kTilePanels <= matrix.num_panels() ? matrix.panels + panel * matrix.panel_bytes() : nullptr;
 }
 

@@ -124,6 +124,7 @@ void MatmulTopK(Queue& queue, const MatmulInput& input, const MatmulJob& head, s
                 std::span<const TopKRule> rules, TopKOutput& output) {
   const Weight& weight = *head.weight;
   HYDRANT_CHECK(queue.in_region() && static_cast<int64_t>(rules.size()) == input.rows());
+  input.Check(head);
   HYDRANT_CHECK(token_map.empty() || static_cast<int64_t>(token_map.size()) == weight.outputs);
   const auto thread = static_cast<size_t>(queue.thread_idx);
   Matrix& logits = output.logits_[thread];
