@@ -51,11 +51,18 @@ void AddWeightFlags(FlagSet& flags, EngineOptions& options) {
         options.head_weights = ParseChoice("--head-weights", value, kWeightFormats);
       },
       "The same for the heads (default auto: w8a8 where the base is packed and the heads are floats)");
-  flags.Text("--draft-vocab", "FILE", &options.draft_vocab,
-             "Heads draft these tokens only: a JSON array of ids. The text stays the same; fewer bytes a step, fewer "
-             "tokens accepted");
-  flags.Text("--draft-vocab-text", "FILE", &options.draft_vocab_text,
-             "The same with the --draft-vocab-size most frequent tokens of a text");
+  const auto file = [&flags](const char* flag, std::string* target, const std::string& help) {
+    const auto set = [=](const std::string& value) {
+      if (value.empty()) throw UserError(fmt::format("{} is empty", flag));
+      *target = value;
+    };
+    flags.Value(flag, "FILE", set, help);
+  };
+  file("--draft-vocab", &options.draft_vocab,
+       "Heads draft these tokens only: a JSON array of ids. The text stays the same; fewer bytes a step, fewer tokens "
+       "accepted");
+  file("--draft-vocab-text", &options.draft_vocab_text,
+       "The same with the --draft-vocab-size most frequent tokens of a text");
   flags.Value(
       "--draft-vocab-size", "N",
       [&options](const std::string& value) {

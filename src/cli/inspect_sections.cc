@@ -18,6 +18,7 @@
 #include "model/weights.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
+#include "tree/parse.h"
 
 namespace hydrant::cli {
 namespace {
@@ -192,7 +193,9 @@ Section HeadsSection(const std::string& folder) {
   section.Add("unused", unused);
   section.Add("packed", PackedJson(*heads.tensors));
   const std::string trees = folder + "/trees.json";
-  section.Add("trees", base::IsThere(trees) ? Json(trees) : Json());
+  const bool has_trees = base::IsThere(trees);
+  if (has_trees) tree::ReadTreeFile(trees);  // as `run` reads it
+  section.Add("trees", has_trees ? Json(trees) : Json());
   section.Add("warnings", heads.info.warnings);
   return section;
 }

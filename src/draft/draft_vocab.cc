@@ -48,8 +48,10 @@ std::vector<int32_t> MostFrequentTokens(std::span<const int32_t> text, int64_t c
   }
   std::vector<int32_t> tokens(static_cast<size_t>(vocab_size));
   for (size_t t = 0; t < tokens.size(); ++t) tokens[t] = static_cast<int32_t>(t);
-  std::ranges::stable_sort(tokens, std::greater<>(), [&](int32_t t) { return times[static_cast<size_t>(t)]; });
-  tokens.resize(static_cast<size_t>(std::min(count, vocab_size)));
+  const auto times_of = [&](int32_t t) { return times[static_cast<size_t>(t)]; };
+  std::erase_if(tokens, [&](int32_t t) { return times_of(t) == 0; });
+  std::ranges::stable_sort(tokens, std::greater<>(), times_of);
+  tokens.resize(std::min(static_cast<size_t>(count), tokens.size()));
   std::ranges::sort(tokens);
   return tokens;
 }
@@ -102,7 +104,10 @@ void LmHeadCutter::Cut(model::Linear& lm_head) {
     if (is_new) entry->second = {lm_head.weight, CutFloats(lm_head.weight)};
     lm_head.weight = entry->second.second;
   }
-  if (is_new) bytes_saved_ += static_cast<int64_t>(before) - static_cast<int64_t>(lm_head.bytes());
+  if (is_new) {
+    bytes_before_ += before;
+    bytes_after_ += lm_head.bytes();
+  }
   if (lm_head.bias.empty()) return;
   std::vector<float> bias;
   for (const int32_t token : tokens_) bias.push_back(lm_head.bias[static_cast<size_t>(token)]);

@@ -20,7 +20,7 @@ namespace hydrant::draft {
 // token, one that stands twice, none at all.
 std::vector<int32_t> ReadDraftVocab(const std::string& file, int64_t vocab_size);
 
-// The `count` most frequent tokens of a text, ascending; among equals the lower ids. count is cut to the vocabulary.
+// The `count` most frequent tokens of a text, ascending; among equals the lower ids. All of them where it has fewer.
 std::vector<int32_t> MostFrequentTokens(std::span<const int32_t> text, int64_t count, int64_t vocab_size);
 
 // Cuts lm heads to the outputs of some tokens. Heads that share a matrix share the cut one. A packed one becomes lines
@@ -29,15 +29,16 @@ class LmHeadCutter {
  public:
   explicit LmHeadCutter(std::span<const int32_t> tokens) : tokens_(tokens) {}
   void Cut(model::Linear& lm_head);
-  // Of the matrices cut, each once: what was cut off; below 0 where most of a 4-bit matrix was kept.
-  int64_t bytes_saved() const { return bytes_saved_; }
+  // Of the matrices that were cut, and of those that came of them, each once.
+  uint64_t bytes_before() const { return bytes_before_; }
+  uint64_t bytes_after() const { return bytes_after_; }
 
  private:
   TensorView CutFloats(const TensorView& weight) const;
   std::shared_ptr<const quant::PackedWeight> CutPacked(const quant::PackedWeight& weight) const;
 
   std::span<const int32_t> tokens_;
-  int64_t bytes_saved_ = 0;
+  uint64_t bytes_before_ = 0, bytes_after_ = 0;
   // By what was cut, which stays alive here: its address is the key.
   std::map<const uint8_t*, std::pair<TensorView, TensorView>> floats_;
   std::map<std::shared_ptr<const quant::PackedWeight>, std::shared_ptr<const quant::PackedWeight>> packed_;

@@ -73,6 +73,7 @@ struct HeadPacking {
   std::vector<int32_t> draft_vocab = {};  // tokens that heads may draft, ascending; empty: all (draft_vocab.h)
   model::PackReport report = {};
   std::string format = {};  // of the first head
+  int64_t num_tokens = 0;   // that heads draft, by draft_vocab or a token map of their own; 0: all
 };
 
 // Reads the heads of `folder` and makes their drafter. Throws FileError for heads that do not fit the base, or of an

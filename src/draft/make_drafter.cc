@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <utility>
 
 #include "draft/draft_vocab.h"
@@ -31,8 +30,9 @@ void CutVocabulary(Weights& weights, const std::vector<int32_t>& tokens) {
   LmHeadCutter cutter(tokens);
   for (auto& head : weights.heads) cutter.Cut(HeadOf(head).lm_head);
   weights.token_map = tokens;
-  // A head that uses the base's lm head gets a smaller one of its own: nothing is saved then.
-  weights.bytes -= static_cast<uint64_t>(std::min(cutter.bytes_saved(), static_cast<int64_t>(weights.bytes)));
+  // A head that uses the base's lm head gets a smaller one of its own, in place of none.
+  if (weights.info.own_lm_heads || weights.info.shared_lm_head) weights.bytes -= cutter.bytes_before();
+  weights.bytes += cutter.bytes_after();
 }
 
 template <typename Weights>
@@ -43,6 +43,7 @@ Weights Packed(Weights weights, HeadPacking& packing) {
   for (model::Linear* linear : LinearsOf(weights)) packing.arranger->Arrange(*linear);
   for (auto& head : weights.heads) packing.arranger->Arrange(HeadOf(head).lm_head);  // also where it is the base's
   packing.format = FirstBlock(weights).format();
+  packing.num_tokens = static_cast<int64_t>(weights.token_map.size());
   weights.bytes += packing.report.bytes_after - packing.report.bytes_freed;
   return weights;
 }

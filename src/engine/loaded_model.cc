@@ -98,7 +98,7 @@ model::FormatChoice ChooseHeadFormat(const LoadedModel& loaded) {
 }
 
 // Tokens that heads may draft; empty: all.
-std::vector<int32_t> DraftVocab(const LoadedModel& loaded) {
+std::vector<int32_t> DraftVocab(LoadedModel& loaded) {
   const EngineOptions& options = loaded.options;
   const int64_t vocab_size = loaded.weights.config.vocab_size;
   if (!options.draft_vocab.empty()) return draft::ReadDraftVocab(options.draft_vocab, vocab_size);
@@ -106,7 +106,15 @@ std::vector<int32_t> DraftVocab(const LoadedModel& loaded) {
   const std::string text = base::ReadTextFile(options.draft_vocab_text, tokenizer::kMostTextBytes);
   const auto tokenizer = tokenizer::LoadTokenizer(options.model);
   const std::vector<int32_t> ids = tokenizer->Encode(text, {.parse_special = false, .add_bos = false});
-  return draft::MostFrequentTokens(ids, options.draft_vocab_size, vocab_size);
+  std::vector<int32_t> tokens = draft::MostFrequentTokens(ids, options.draft_vocab_size, vocab_size);
+  if (tokens.empty()) throw FileError(options.draft_vocab_text, "has no tokens", "name a text like those to generate");
+  if (const auto found = static_cast<int64_t>(tokens.size());
+      found < std::min<int64_t>(options.draft_vocab_size, vocab_size)) {
+    loaded.info.warnings.push_back(options.draft_vocab_text + " has " + std::to_string(found) +
+                                   " different tokens, and heads draft no others; --draft-vocab-size asks for " +
+                                   std::to_string(options.draft_vocab_size));
+  }
+  return tokens;
 }
 
 void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
@@ -116,9 +124,9 @@ void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
   model::LinearPacker packer(loaded.pool.get(), options.on_pack);
   draft::HeadPacking packing{
       .choice = choice, .packer = &packer, .arranger = &arranger, .draft_vocab = DraftVocab(loaded)};
-  const auto cut = static_cast<int64_t>(packing.draft_vocab.size());
-  loaded.info.num_draft_vocab = static_cast<int32_t>(cut > 0 ? cut : loaded.weights.config.vocab_size);
   loaded.drafter = draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, packing, &loaded.info.warnings);
+  const int64_t cut = packing.num_tokens;
+  loaded.info.num_draft_vocab = static_cast<int32_t>(cut > 0 ? cut : loaded.weights.config.vocab_size);
   AddToInfo(packing.report, loaded.info);
   loaded.info.head_weights = packing.format;
   UseTree(loaded, options.tree);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/test_data.h"
+
 namespace hydrant::engine {
 namespace {
 
@@ -24,6 +26,24 @@ TEST(LoadedModelTest, SmallModelsRunOnFewThreads) {
   EXPECT_EQ(ThreadsFor(large, 64), 64);
   EXPECT_EQ(ThreadsFor(Config(2048, 8192, 32, 8, 64), 64), 64);
   EXPECT_EQ(ThreadsFor(Config(16, 32, 1, 1, 16), 64), 1);
+}
+
+// Heads of the golden model that use its lm head, and one of their own once they draft a part of the vocabulary.
+TEST(LoadedModelTest, BytesOfHeadsThatDraftAPartOfTheVocabulary) {
+  const test::TempDir dir;
+  for (const char* weights : {"f32", "w8a8"}) {
+    EngineOptions options;
+    options.model = test::SourceDir() + "/tests/golden/base_mha";
+    options.draft = test::SourceDir() + "/tests/golden/medusa/c_v2_k4_l1";
+    options.weights = options.head_weights = weights;
+    const EngineInfo all = LoadModel(options)->info;
+    EXPECT_EQ(all.num_draft_vocab, all.vocab_size);
+    options.draft_vocab = dir.Write("vocab.json", "[3,5,8]");
+    const EngineInfo some = LoadModel(options)->info;
+    EXPECT_EQ(some.num_draft_vocab, 3);
+    EXPECT_GT(some.head_weight_bytes, all.head_weight_bytes);
+    EXPECT_LT(some.head_weight_bytes, all.head_weight_bytes + all.weight_bytes);
+  }
 }
 
 }  // namespace

@@ -234,7 +234,9 @@ std::vector<int64_t> PartWeights(const draft::HeadsInfo& info, const model::Mode
                                  int64_t draft_vocabulary) {
   const int64_t width = base.hidden_size;
   const bool prefix = info.kind == draft::HeadKind::kHydraPrefixMlp;
-  std::vector<int64_t> weights = {prefix ? 4 * width * width + 3 * width * base.intermediate_size : 0};
+  const int64_t kv_heads = info.num_kv_heads > 0 ? info.num_kv_heads : base.num_heads;  // as most prefix layers have
+  const int64_t attention = 2 * width * (base.num_heads + kv_heads) * base.head_dim;
+  std::vector<int64_t> weights = {prefix ? attention + 3 * width * base.intermediate_size : 0};
   for (int64_t head = 0; head < info.num_heads; ++head) {
     const int64_t first = info.sequentially_dependent ? 2 * (head + 2) * width * width : 0;
     const int64_t blocks = info.num_layers - (info.sequentially_dependent ? 1 : 0);
