@@ -96,7 +96,8 @@ class Engine {
   // called in it. Throws UserError (empty prompt, id out of range, prompt beyond the context, settings out of range).
   GenerationResult Generate(const GenerationRequest& request, const EmitCallback& on_emit = {});
 
-  // Several requests in the same steps. Each result equals what Generate gives for that request alone.
+  // Several requests in the same steps. Each result equals what Generate gives for that request alone. An error of one
+  // (refused, or logits that are NaN or infinite) is thrown and ends all.
   std::vector<GenerationResult> GenerateBatch(std::span<const GenerationRequest> requests);
 
  private:

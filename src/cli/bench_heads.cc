@@ -310,14 +310,13 @@ int BenchHeads(const std::vector<std::string>& args) {
   } else {
     measured = bench.OfFolders();
   }
-  std::erase_if(measured, [](const Measured& method) { return method.result.rounds == 0; });
-  if (measured.empty()) return InterruptedExit();
+  if (Interrupted()) return InterruptedExit();
   if (options.bench.json) {
     Print(base::DumpJson(HeadsJson(options, measured)) + "\n");
   } else {
     for (const Measured& method : measured) Print(HeadsText(options, method));
   }
-  return Interrupted() ? InterruptedExit() : kExitOk;
+  return kExitOk;
 }
 
 }  // namespace hydrant::cli

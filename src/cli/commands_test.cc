@@ -2,6 +2,7 @@
 // The program as its users and their scripts meet it: exit codes, stdout, stderr.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -248,8 +249,27 @@ TEST(CommandsTest, TreeShowCountsAndConvertRoundTrips) {
   EXPECT_EQ(parents["parent"], Json({-1, 0, 0, 1}));
   EXPECT_THAT(Hydrant({"tree", "show", "[[0],[1]]"}).out, HasSubstr("2 drafted nodes"));
   EXPECT_THAT(Hydrant({"tree", "list"}).out, HasSubstr("mc_sim_7b_63"));
+  EXPECT_EQ(Hydrant({"tree", "convert", "[[0]]", "--out", "/dev/null"}).code, 0);
   ExpectRefused({"tree", "show", "[[0],[0,0,0]]"}, "[0,0]");
   ExpectRefused({"tree", "convert", "[[0]]", "--to", "path"}, "did you mean paths?");
+}
+
+// Where it cannot be written whole the old one stays.
+TEST(CommandsTest, TreeConvertSparesTheFileThatItCannotReplace) {
+  const test::TempDir dir;
+  const std::string file = dir.Write("tree.json", "[[0]]");
+  struct rlimit before {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const struct rlimit little {
+    100, before.rlim_max
+  };
+  setrlimit(RLIMIT_FSIZE, &little);
+  const int code = Hydrant({"tree", "convert", "mc_sim_7b_63", "--out", file}).code;
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(code, 2);
+  EXPECT_EQ(ReadBack(file), "[[0]]");
+  EXPECT_EQ(Hydrant({"tree", "convert", "chain", "--out", file}).code, 0);
+  EXPECT_NE(ReadBack(file), "[[0]]");
 }
 
 TEST(CommandsTest, InspectSaysWhatAFolderIs) {

@@ -109,7 +109,10 @@ class Reader {
     if (!have_template_) template_ = tokenizer::ReadFolderTemplate(loaded_->options.model);
     have_template_ = true;
     if (template_.name.empty()) {
-      throw UserError(loaded_->options.model + ": has no chat template for the messages of " + options_->file);
+      throw FileError(
+          loaded_->options.model,
+          "has no chat template for the messages of " + (options_->file.empty() ? "standard input" : options_->file),
+          "score texts, not messages, or give the folder a chat template");
     }
     const std::string text = tokenizer::RenderTemplate(template_.name, messages, template_.tokens, false);
     texts_.push_back(loaded_->tokenizer->Encode(text, {.parse_special = true, .add_bos = false}));

@@ -87,6 +87,7 @@ int Inspect(const std::vector<std::string>& args) {
   flags.Switch("--json", &json, "Print one JSON object");
   flags.Switch("--tensors", &list_tensors, "Also list every tensor of a tensor file: name, dtype, shape");
   if (!flags.Parse(args)) return kExitOk;
+  if (path.empty()) throw UserError("PATH is empty", "name a folder or a file");
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   if (!base::IsThere(path)) throw FileError(path, "there is no such file or folder");
   const Findings findings = base::IsFolder(path) ? InspectFolder(path) : InspectFile(path);

@@ -36,6 +36,12 @@ TEST(RefusalsTest, SettingsWithoutEffect) {
     ExpectRefused(more, part);
   };
   refused({"--draft", Heads(), "--draft-vocab-size", "5"}, "--draft-vocab-text");
+  refused({"--draft", Heads(), "--draft-vocab", ""}, "--draft-vocab is empty");
+  refused({"--draft", Heads(), "--draft-vocab-text", ""}, "--draft-vocab-text is empty");
+  refused({"--draft", Heads(), "--draft-vocab-text", dir.Write("none.txt", ""), "--draft-vocab-size", "5"},
+          "none.txt: has no tokens");
+  refused({"--draft", Heads(), "--accept", "typical", "--temperature", "0.7", "--presence-penalty", "1"},
+          "a penalty is set with typical acceptance");
   refused({"--head-weights", "w8a8"}, "--head-weights needs draft heads");
   ExpectRefused(
       {"bench", "latency", "--model", Model(), "--draft", Heads(), "--prompt-ids", "[1,2,3]", "--max-tokens", "600"},
@@ -50,6 +56,7 @@ TEST(RefusalsTest, SettingsWithoutEffect) {
                 "is 5 deep, but the draft has 4 heads");
   ExpectRefused({"bench", "step", "--prefill-chunk", "4"}, "--prefill-chunk is for prompts only");
   ExpectRefused({"inspect", Model() + "/config.json"}, "config.json: describes its folder");
+  ExpectRefused({"inspect", ""}, "PATH is empty");
   ExpectRefused({"eval", "ppl", "--model", Model(), "--text", text, "--field", "x"}, "--field is for JSONL only");
 }
 
@@ -124,6 +131,16 @@ TEST(RefusalsTest, PrefixLayersOfOtherNumbersOfHeads) {
 }
 
 // `inspect` reads heads without their base, and still checks all that it can.
+TEST(RefusalsTest, TreesThatRunWouldNotTake) {
+  const TempDir dir;
+  for (const auto& entry : std::filesystem::directory_iterator(Heads())) {
+    std::filesystem::create_symlink(entry.path(), dir.path() + "/" + entry.path().filename().string());
+  }
+  std::filesystem::remove(dir.path() + "/trees.json");
+  dir.Write("trees.json", "{\"bad\"");
+  ExpectRefused({"inspect", dir.path()}, "trees.json: is not valid JSON");
+}
+
 TEST(RefusalsTest, PackedHeadsThatRunWouldNotTake) {
   const TempDir dir;
   const std::string heads = dir.path() + "/h";

@@ -15,6 +15,12 @@
 
 namespace hydrant {
 
+namespace {
+
+constexpr int64_t kMostBlocks = int64_t{1} << 24;  // of KV, which a request's table numbers
+
+}  // namespace
+
 struct Engine::Impl {
   explicit Impl(const EngineOptions& options) : loaded(engine::LoadModel(options)) {}
 
@@ -54,7 +60,12 @@ void Engine::Impl::Admit(std::span<const GenerationRequest> requests) {
     }
     blocks += SlotsFor(request) / kernels::kBlockPositions + 1;
   }
-  if (blocks > (int64_t{1} << 24)) throw UserError("the requests need more KV blocks than an engine can number");
+  if (blocks > kMostBlocks) {
+    throw UserError("the requests may come to " + std::to_string(blocks * kernels::kBlockPositions) +
+                        " positions together, at most " + std::to_string(kMostBlocks * kernels::kBlockPositions) +
+                        " are possible",
+                    "give them smaller --max-tokens (StopOptions::max_tokens), or fewer requests at a time");
+  }
   EnsurePool(static_cast<int32_t>(blocks));
 }
 
@@ -184,6 +195,13 @@ void ValidateRequest(const GenerationRequest& request) {
   if (request.lookup.max_tokens > 0 && request.accept.rule == AcceptRule::kTypical) {
     throw UserError("lookup is on with typical acceptance, whose text would depend on it",
                     "use the exact rule, or leave lookup out");
+  }
+  const bool penalized =
+      sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 || sampling.frequency_penalty != 0;
+  if (penalized && request.accept.rule == AcceptRule::kTypical && sampling.temperature > 0) {
+    throw UserError(
+        "a penalty is set with typical acceptance, which keeps drafted tokens by the base's own distribution",
+        "use the exact rule, or leave the penalties out");
   }
   CheckRange("max-tokens", request.stop.max_tokens, 1, 2147483647);
   if (request.stop.stop.size() > 64) throw UserError("more than 64 stop strings");
