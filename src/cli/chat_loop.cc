@@ -94,7 +94,7 @@ class Chat {
 
 int RunChat(Engine& engine, const RunOptions& options, const std::string& resolved_template) {
   Print(resolved_template == "none"
-            ? "This model has no chat template: every line is continued on its own. /help lists the commands.\n"
+            ? "Without a chat template every line is continued on its own. /help lists the commands.\n"
             : fmt::format("Chat with template {}. /help lists the commands.\n", resolved_template));
   Chat chat(engine, options, resolved_template);
   LineReader reader;

@@ -357,6 +357,10 @@ TEST(CommandsTest, EvalLogitsSparesWhatItReads) {
   const auto words = [&](const std::string& to) {
     return std::vector<std::string>{"eval", "logits", "--model", model + "/", "--prompt-ids", "[1]", "--out", to};
   };
+  const std::string ids = dir.Write("ids.json", "[1,2]");
+  ExpectRefused({"eval", "logits", "--model", model, "--prompt-ids", ids, "--out", dir.path() + "/./ids.json"},
+                "is a file that is read");
+  EXPECT_EQ(test::ReadBack(ids), "[1,2]");
   ExpectRefused(words(weights), "lies in a folder that is read");
   EXPECT_EQ(test::ReadBack(weights), before);
   EXPECT_EQ(Hydrant(words(out)).code, 0);

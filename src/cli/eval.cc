@@ -43,6 +43,7 @@ checkpoint::FloatTensor Named(const char* name, const Matrix& matrix) {
 struct LogitsOptions {
   EngineOptions engine;
   std::vector<int32_t> prompt_ids, path;
+  std::vector<std::string> lists;  // what --prompt-ids and --path name, be it a list or a file
   std::string out;
 };
 
@@ -55,11 +56,24 @@ void CheckSpares(const std::string& out, const std::string& folder) {
   throw FileError(out, "exists, and lies in a folder that is read", "name another file, or remove it yourself");
 }
 
+void CheckIsNoInput(const LogitsOptions& options) {
+  std::vector<std::string> files = options.lists;
+  files.insert(files.end(), {options.engine.draft_vocab, options.engine.draft_vocab_text});
+  for (const std::string& file : files) {
+    std::error_code error;  // where one of them is not there
+    if (!std::filesystem::equivalent(options.out, file, error) || error) continue;
+    throw FileError(options.out, "is a file that is read", "name another file for --out");
+  }
+}
+
 bool ParseFlags(const std::vector<std::string>& args, LogitsOptions& options) {
   FlagSet flags("hydrant eval logits", kDescription, kExamples);
-  const auto ids = [&flags](const char* flag, std::vector<int32_t>* target, const std::string& help) {
-    flags.Value(
-        flag, "LIST|FILE", [=](const std::string& value) { *target = ParseIdList(flag, value, true); }, help);
+  const auto ids = [&](const char* flag, std::vector<int32_t>* target, const std::string& help) {
+    const auto set = [flag, target, &options](const std::string& value) {
+      *target = ParseIdList(flag, value, true);
+      options.lists.push_back(value);
+    };
+    flags.Value(flag, "LIST|FILE", set, help);
   };
   AddModelFlags(flags, options.engine);
   ids("--prompt-ids", &options.prompt_ids, "Token ids as a JSON array, used exactly as given");
@@ -81,6 +95,7 @@ bool ParseFlags(const std::vector<std::string>& args, LogitsOptions& options) {
   CheckFolders(options.engine);
   CheckSpares(options.out, options.engine.model);
   CheckSpares(options.out, options.engine.draft);
+  CheckIsNoInput(options);
   return true;
 }
 

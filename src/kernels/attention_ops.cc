@@ -12,11 +12,6 @@
 namespace hydrant::kernels {
 namespace {
 
-FloatType TypeOf(DType dtype) {
-  HYDRANT_CHECK(IsFloat(dtype));
-  return dtype == DType::kF32 ? FloatType::kF32 : dtype == DType::kBF16 ? FloatType::kBF16 : FloatType::kF16;
-}
-
 // On a 64-byte line; used inside one item only.
 float* Scratch(int64_t floats) {
   static thread_local Matrix scratch;
@@ -105,7 +100,7 @@ KvHead KvLayer::head(int64_t kv_head) const {
   head.keys = data + kv_head * num_blocks * block_bytes();
   head.values = head.keys + key_bytes();
   head.block_bytes = block_bytes();
-  head.type = TypeOf(dtype);
+  head.type = FloatTypeOf(dtype);
   head.head_dim = head_dim;
   return head;
 }

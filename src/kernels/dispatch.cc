@@ -24,7 +24,6 @@ KernelTable WithRowwise(KernelTable table, const RowwiseEntries& rowwise) {
   table.residual_silu = rowwise.residual_silu;
   table.exp_sums = rowwise.exp_sums;
   table.widen = rowwise.widen;
-  table.add = rowwise.add;
   return table;
 }
 
@@ -163,7 +162,9 @@ struct Target {
   const char* needs;
 };
 
-constexpr const char* kNeedsOfAmx = "avx512, AMX TILE, INT8 and BF16, and the operating system's leave to use tiles";
+constexpr const char* kNeedsOfAmx =
+    "avx512, AMX TILE, INT8 and BF16, and the operating system's leave to use tiles (Linux gives none where a thread "
+    "has an alternate signal stack of less than some 12 KB)";
 
 // Slowest first: "auto" takes the last that the machine has, but never the twin.
 const std::array<Target, 7>& Targets() {

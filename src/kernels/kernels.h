@@ -16,6 +16,9 @@
 
 namespace hydrant::kernels {
 
+// Of f32, bf16 and f16.
+FloatType FloatTypeOf(DType dtype);
+
 struct KernelTable {
   const char* name;  // as --cpu-target takes it
 
@@ -48,9 +51,8 @@ struct KernelTable {
   // out[i] of kExpSumScores from x[kExpSumScores i] on, the last of fewer: NaN and -infinity add nothing, beside a
   // number.
   void (*exp_sums)(const float* x, int64_t n, ExpSum* out);
-  // out[i] = from[i], widened; out[i] += x[i].
+  // out[i] = from[i], widened.
   void (*widen)(const uint8_t* from, FloatType type, int64_t n, float* out);
-  void (*add)(const float* x, int64_t n, float* out);
   // Standard Gumbel noise for tokens 0..vocab-1 (noise.h has the definition).
   void (*gumbel_row)(uint64_t seed, uint32_t stream, uint32_t position, int64_t vocab, float* out);
   PeakEntries peak;  // for measuring only

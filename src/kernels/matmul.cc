@@ -10,11 +10,6 @@
 namespace hydrant::kernels {
 namespace {
 
-FloatType TypeOf(DType dtype) {
-  HYDRANT_CHECK(IsFloat(dtype));
-  return dtype == DType::kF32 ? FloatType::kF32 : dtype == DType::kBF16 ? FloatType::kBF16 : FloatType::kF16;
-}
-
 int64_t SliceOf(int64_t inputs) { return (inputs + kSlices - 1) / kSlices; }
 int64_t PaddedSliceOf(int64_t inputs) { return (SliceOf(inputs) + 7) / 8 * 8; }
 
@@ -317,7 +312,7 @@ void MatmulInput::Floats(const Chunk& chunk, const MatmulJob& job, int64_t panel
   args.slice = SliceOf(inputs_);
   args.padded_slice = PaddedSliceOf(inputs_);
   args.weight = job.weight->data;
-  args.type = TypeOf(job.weight->dtype);
+  args.type = FloatTypeOf(job.weight->dtype);
   args.row_stride = job.weight->row_stride;
   args.bias = job.bias.empty() ? nullptr : job.bias.data();
   args.out = job.out.row(chunk.first);

@@ -120,7 +120,7 @@ void QuantizeRowPortable(const QuantizeArgs& args) {
     if (magnitude > largest) largest = magnitude;
   }
   const float top = args.low == nullptr ? 127.0F : 32512.0F;
-  const bool zero = !finite || largest < 1e-30F;
+  const bool zero = !finite || largest < kZeroRow;
   const float factor = zero ? 0.0F : top / largest;
   *args.scale = !finite ? __builtin_nanf("") : zero ? 0.0F : largest / top;
   uint32_t sum = 0, low_sum = 0;

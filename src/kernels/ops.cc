@@ -12,11 +12,6 @@
 namespace hydrant::kernels {
 namespace {
 
-FloatType TypeOf(DType dtype) {
-  HYDRANT_CHECK(IsFloat(dtype));
-  return dtype == DType::kF32 ? FloatType::kF32 : dtype == DType::kBF16 ? FloatType::kBF16 : FloatType::kF16;
-}
-
 template <typename F>
 void ForRows(Queue& queue, int64_t rows, int64_t operations_per_row, F f) {
   ForItems(queue, rows, operations_per_row, [&](int64_t begin, int64_t end) {
@@ -25,6 +20,11 @@ void ForRows(Queue& queue, int64_t rows, int64_t operations_per_row, F f) {
 }
 
 }  // namespace
+
+FloatType FloatTypeOf(DType dtype) {
+  HYDRANT_CHECK(IsFloat(dtype));
+  return dtype == DType::kF32 ? FloatType::kF32 : dtype == DType::kBF16 ? FloatType::kBF16 : FloatType::kF16;
+}
 
 void RmsNorm(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows out) {
   HYDRANT_CHECK(x.cols == static_cast<int64_t>(weight.size()) && x.cols == out.cols && x.rows == out.rows);
@@ -55,15 +55,10 @@ void ResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out) 
           [&](int64_t r) { queue.table->residual_silu(residual.row(r), linear.row(r), residual.cols, out.row(r)); });
 }
 
-void AddRows(Queue& queue, ConstRows x, Rows out) {
-  HYDRANT_CHECK(x.rows == out.rows && x.cols == out.cols);
-  ForRows(queue, x.rows, x.cols, [&](int64_t r) { queue.table->add(x.row(r), x.cols, out.row(r)); });
-}
-
 void Embed(Queue& queue, const TensorView& table, std::span<const int32_t> tokens, Rows out) {
   HYDRANT_CHECK(table.shape.size() == 2 && table.shape[1] == out.cols &&
                 out.rows == static_cast<int64_t>(tokens.size()));
-  const FloatType type = TypeOf(table.dtype);
+  const FloatType type = FloatTypeOf(table.dtype);
   const size_t bytes = SizeOf(table.dtype);
   ForRows(queue, out.rows, out.cols, [&](int64_t r) {
     const int64_t token = tokens[static_cast<size_t>(r)];

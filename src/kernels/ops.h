@@ -27,8 +27,6 @@ void RopeTable(Queue& queue, std::span<const int32_t> positions, std::span<const
 void SiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out);
 // out = residual + silu(linear). May be in place on either.
 void ResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out);
-// out += x.
-void AddRows(Queue& queue, ConstRows x, Rows out);
 
 // out[r] = table[tokens[r]], widened. table [V, D].
 void Embed(Queue& queue, const TensorView& table, std::span<const int32_t> tokens, Rows out);

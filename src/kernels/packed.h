@@ -33,6 +33,9 @@ inline constexpr int64_t kLineBytes = 64;
 // |sum| <= 127 * 127 * I must fit 32 bits, for the low plane of 16-bit activations 127 * 128 * I: refuse more at load.
 inline constexpr int64_t kMaxPackedInputs = 131072;
 
+// Rows of weights or of activations whose largest magnitude is below this are zero.
+inline constexpr float kZeroRow = 1e-30F;
+
 enum class PackedType : uint8_t { kW8, kW4, kQuads, kOctets };
 
 enum class PackedLayout : uint8_t { kLines, kInterleaved };

@@ -52,7 +52,7 @@ inline void QuantizeRow(const QuantizeArgs& args) {
   const uint32_t bits = LargestBits(args.x, args.inputs);
   const bool finite = bits < 0x7f800000U;
   const float largest = FromBits(bits), top = args.low == nullptr ? 127.0F : 32512.0F;
-  if (!finite || largest < 1e-30F) {
+  if (!finite || largest < kZeroRow) {
     *args.scale = finite ? 0.0F : FromBits(0x7fc00000U);
     StoreZeros(args);
     return;

@@ -242,16 +242,9 @@ TEST(RowOpsTest, ExpSumsLeaveNanAndInfinityOut) {
   }
 }
 
-TEST(RowOpsTest, AddRowsAddsAndEmptyInputsAreFine) {
-  ForEveryQueue([&](Queue& queue, const std::string& name) {
-    const Matrix x = RandomMatrix(9, 33, 11), start = RandomMatrix(9, 33, 12);
-    Matrix out = RandomMatrix(9, 33, 12);
-    AddRows(queue, x, out);
-    for (int64_t r = 0; r < 9; ++r) {
-      for (int64_t c = 0; c < 33; ++c) ASSERT_EQ(out.row(r)[c], start.row(r)[c] + x.row(r)[c]) << name;
-    }
+TEST(RowOpsTest, NoRowsAreFine) {
+  ForEveryQueue([&](Queue& queue, const std::string& /*name*/) {
     Matrix none(0, 33);
-    AddRows(queue, none, none);
     SiluMul(queue, none, none, none);
     ResidualSilu(queue, none, none, none);
     RmsNorm(queue, none, std::vector<float>(33), 1e-5F, none);

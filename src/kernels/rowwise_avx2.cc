@@ -17,7 +17,7 @@ namespace {
 
 }  // namespace
 
-constinit const RowwiseEntries kRowwiseAvx2 = {RmsNormKernel,      RopeTableKernel, RopeKernel,  SiluMulKernel,
-                                               ResidualSiluKernel, ExpSumsKernel,   WidenKernel, AddKernel};
+constinit const RowwiseEntries kRowwiseAvx2 = {RmsNormKernel,      RopeTableKernel, RopeKernel, SiluMulKernel,
+                                               ResidualSiluKernel, ExpSumsKernel,   WidenKernel};
 
 }  // namespace hydrant::kernels

@@ -31,11 +31,6 @@ void WidenKernel(const uint8_t* from, FloatType type, int64_t n, float* out) {
   WidenAs<FloatType::kF16>(from, n, out);
 }
 
-void AddKernel(const float* x, int64_t n, float* out) {
-  ForLanes(n,
-           [&](int64_t i, int64_t lanes) { StoreN(out + i, Add(LoadN(out + i, lanes), LoadN(x + i, lanes)), lanes); });
-}
-
 // x / (1 + exp(-x)); of a negative x, x exp(x) / (1 + exp(x)).
 inline Lanes Silu(Lanes x) {
   const Lanes power = Exp(NegativeMagnitude(x));

@@ -15,7 +15,7 @@ namespace {
 
 }  // namespace
 
-constinit const RowwiseEntries kRowwisePortable = {RmsNormKernel,      RopeTableKernel, RopeKernel,  SiluMulKernel,
-                                                   ResidualSiluKernel, ExpSumsKernel,   WidenKernel, AddKernel};
+constinit const RowwiseEntries kRowwisePortable = {RmsNormKernel,      RopeTableKernel, RopeKernel, SiluMulKernel,
+                                                   ResidualSiluKernel, ExpSumsKernel,   WidenKernel};
 
 }  // namespace hydrant::kernels

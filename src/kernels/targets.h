@@ -72,9 +72,8 @@ struct RowwiseEntries {
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   void (*residual_silu)(const float* residual, const float* linear, int64_t n, float* out);
   void (*exp_sums)(const float* x, int64_t n, ExpSum* out);
-  // out[i] = from[i], widened; out[i] += x[i].
+  // out[i] = from[i], widened.
   void (*widen)(const uint8_t* from, FloatType type, int64_t n, float* out);
-  void (*add)(const float* x, int64_t n, float* out);
 };
 extern const RowwiseEntries kRowwisePortable;
 extern const RowwiseEntries kRowwiseAvx2;

@@ -67,7 +67,7 @@ int64_t GridPoint(float value) { return Round(2 * std::clamp(value, -127.0F, 127
 
 float EncodeRowW8(std::span<const float> weights, int8_t* codes) {
   const float largest = LargestMagnitude(weights);
-  if (largest < kZeroRow) {
+  if (largest < kernels::kZeroRow) {
     std::fill_n(codes, weights.size(), int8_t{0});
     return 0;
   }
@@ -184,7 +184,7 @@ void PairEncoderW4::ChooseTables(const RowPair& rows, RowPairW4& pair) const {
   float largest = 0;  // times its row's size
   for (size_t r = 0; r < rows.size(); ++r) {
     magnitudes[r] = LargestMagnitude(rows[r]);
-    if (magnitudes[r] < kZeroRow) continue;
+    if (magnitudes[r] < kernels::kZeroRow) continue;
     sizes[r] = RootMeanSquare(rows[r]);
     largest = std::max(largest, magnitudes[r] / sizes[r]);
   }

@@ -13,9 +13,6 @@
 
 namespace hydrant::quant {
 
-// Rows below this are zero, as in the quantisation of activations.
-inline constexpr float kZeroRow = 1e-30F;
-
 // Scales that are tried for a group; the first that reaches its largest weight is at kScalesBelow.
 inline constexpr int64_t kScalesTried = 4;
 inline constexpr int64_t kScalesBelow = 2;
@@ -40,7 +37,7 @@ class PairEncoderW4 {
   // `dictionary` [256][16] as DefaultDictionary lays it out: scales ascending, kNumShapes tables each.
   explicit PairEncoderW4(const uint8_t* dictionary);
 
-  // A row below kZeroRow takes no part in the choice.
+  // A row below kernels::kZeroRow takes no part in the choice.
   void Encode(const RowPair& rows, RowPairW4& pair) const;
 
   // The nearest of a table's entries.
