@@ -117,8 +117,7 @@ void ZipArchive::ReadEntry(uint64_t* position, uint64_t end) {
   if ((Number(at + 8, 2) & kEncryptedFlags) != 0) Fail(thing + "is encrypted, expected a plain one");
   const uint64_t method = Number(at + 10, 2);
   if (method == 0 && stored != entry.size) {
-    Fail(thing + "has " + std::to_string(stored) + " bytes in the file for " + std::to_string(entry.size) +
-         ", expected as many");
+    Fail(thing + "has " + std::to_string(stored) + " bytes, expected its size of " + std::to_string(entry.size));
   }
   if (method != 0) {
     Fail(thing + "is compressed (method " + std::to_string(method) + "), expected a stored one",

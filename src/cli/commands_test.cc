@@ -349,23 +349,6 @@ TEST(CommandsTest, EvalLogitsWritesTheTensors) {
   ExpectRefused({"eval", "logits", "--model", Model(), "--prompt-ids", "[1]"}, "--out is missing");
 }
 
-TEST(CommandsTest, EvalLogitsSparesWhatItReads) {
-  const test::TempDir dir;
-  const std::string model = dir.path() + "/m", weights = model + "/model.safetensors", out = model + "/logits";
-  std::filesystem::copy(test::SourceDir() + "/tests/golden/base_mha", model);
-  const std::string before = test::ReadBack(weights);
-  const auto words = [&](const std::string& to) {
-    return std::vector<std::string>{"eval", "logits", "--model", model + "/", "--prompt-ids", "[1]", "--out", to};
-  };
-  const std::string ids = dir.Write("ids.json", "[1,2]");
-  ExpectRefused({"eval", "logits", "--model", model, "--prompt-ids", ids, "--out", dir.path() + "/./ids.json"},
-                "is a file that is read");
-  EXPECT_EQ(test::ReadBack(ids), "[1,2]");
-  ExpectRefused(words(weights), "lies in a folder that is read");
-  EXPECT_EQ(test::ReadBack(weights), before);
-  EXPECT_EQ(Hydrant(words(out)).code, 0);
-}
-
 TEST(CommandsTest, OddPathsAreTheUsersMistakes) {
   const test::TempDir dir;
   const std::string base = test::SourceDir() + "/tests/golden/base_mha", loop = dir.path() + "/loop";

@@ -131,6 +131,23 @@ TEST(RefusalsTest, PrefixLayersOfOtherNumbersOfHeads) {
 }
 
 // `inspect` reads heads without their base, and still checks all that it can.
+TEST(RefusalsTest, EvalLogitsSparesWhatItReads) {
+  const TempDir dir;
+  const std::string model = dir.path() + "/m", weights = model + "/model.safetensors", out = model + "/logits";
+  std::filesystem::copy(SourceDir() + "/tests/golden/base_mha", model);
+  const std::string before = ReadBack(weights);
+  const auto words = [&](const std::string& to) {
+    return std::vector<std::string>{"eval", "logits", "--model", model + "/", "--prompt-ids", "[1]", "--out", to};
+  };
+  const std::string ids = dir.Write("ids.json", "[1,2]");
+  ExpectRefused({"eval", "logits", "--model", model, "--prompt-ids", ids, "--out", dir.path() + "/./ids.json"},
+                "is a file that is read");
+  EXPECT_EQ(ReadBack(ids), "[1,2]");
+  ExpectRefused(words(weights), "lies in a folder that is read");
+  EXPECT_EQ(ReadBack(weights), before);
+  EXPECT_EQ(Hydrant(words(out)).code, 0);
+}
+
 TEST(RefusalsTest, TreesThatRunWouldNotTake) {
   const TempDir dir;
   for (const auto& entry : std::filesystem::directory_iterator(Heads())) {
