@@ -44,8 +44,7 @@ size_t RegularFileSize(const std::string& path, int fd) {
   if (fstat(fd, &info) != 0) throw FileError(path, std::string("cannot be examined: ") + std::strerror(errno));
   if (S_ISDIR(info.st_mode)) throw FileError(path, "is a folder, expected a file");
   if (!S_ISREG(info.st_mode)) {
-    throw FileError(path, "is a pipe, socket or device, expected a file",
-                    "write it to a file first; prompts and texts can come through standard input too");
+    throw FileError(path, "is a pipe, socket or device, expected a file", "write it to a file first");
   }
   return static_cast<size_t>(info.st_size);
 }

@@ -119,12 +119,6 @@ std::string OutputFolder::MoveAway() const {
     fs::remove(old, ignored);
     throw FileError(target_, "cannot be replaced: " + error.message());
   }
-  try {
-    CheckIsOurs(old, target_);  // once more: nobody finds it under its name now
-  } catch (const FileError&) {
-    fs::rename(old, target_, error);
-    throw;
-  }
   return old;
 }
 
@@ -133,15 +127,15 @@ void OutputFolder::Keep() {
   std::string old;
   try {
     old = MoveAway();
-    fs::rename(path_, target_, error);  // fails where something but an empty folder has come there
-    if (error) {
-      std::error_code back;
-      if (!old.empty()) fs::rename(old, target_, back);
-      throw FileError(target_, "cannot be created: " + error.message(), back ? "what it held is in " + old : "");
-    }
+    if (!old.empty()) CheckIsOurs(old, target_);  // once more: nobody finds it under its name now
+    fs::rename(path_, target_, error);            // fails where something but an empty folder has come there
+    if (error) throw FileError(target_, "cannot be created: " + error.message());
   } catch (const FileError& e) {
     kept_ = true;  // it may have taken long to make
-    throw UserError(e.what(), (e.hint().empty() ? "" : e.hint() + "; ") + "what was made is in " + path_);
+    std::string hint = e.hint();
+    if (!old.empty()) fs::rename(old, target_, error);
+    if (!old.empty() && error) hint += (hint.empty() ? "" : "; ") + ("what it held is in " + old);
+    throw UserError(e.what(), hint + (hint.empty() ? "" : "; ") + "what was made is in " + path_);
   }
   kept_ = true;
   if (old.empty()) return;
