@@ -3,19 +3,11 @@
 // Usage: generate MODEL_DIR DRAFT_DIR [PROMPT]
 #include <cstdio>
 #include <exception>
-#include <numeric>
 #include <string>
 
 #include "hydrant/engine.h"
 
 namespace {
-
-// Tokens per step; 1.00 for plain decoding.
-double MeanEmitted(const hydrant::GenerationResult& result) {
-  if (result.num_emitted.empty()) return 1.0;
-  const int sum = std::accumulate(result.num_emitted.begin(), result.num_emitted.end(), 0);
-  return static_cast<double>(sum) / static_cast<double>(result.num_emitted.size());
-}
 
 int Run(const std::string& model, const std::string& draft, const std::string& prompt) {
   hydrant::EngineOptions options;
@@ -39,7 +31,7 @@ int Run(const std::string& model, const std::string& draft, const std::string& p
   std::printf("\n\n%s, %s, tree %s on %s\n", engine.info().model_family.c_str(), engine.info().drafter.c_str(),
               engine.info().tree_name.c_str(), engine.info().cpu_target.c_str());
   std::printf("%zu tokens, %.2f tokens per step (plain %.2f), text %s\n", drafted.token_ids.size(),
-              MeanEmitted(drafted), MeanEmitted(plain), equal ? "equal" : "DIFFERENT");
+              drafted.tokens_per_step(), plain.tokens_per_step(), equal ? "equal" : "DIFFERENT");
   return equal ? 0 : 1;
 }
 

@@ -113,16 +113,29 @@ struct GenerationResult {
   std::string text;                // stop string cut, EOS left out; empty without a tokenizer
   bool has_text = false;
   FinishReason finish_reason = FinishReason::kLength;
-  std::vector<int32_t> num_emitted;  // one per step: drafted tokens accepted + 1, before any cut
-  int64_t num_drafted = 0;           // nodes of all steps' trees, the roots not counted
-  int64_t num_lookup_steps = 0;      // steps whose tree was looked up in the text
-  int64_t num_looked_up = 0;         // of num_drafted: nodes of those
-  int64_t num_looked_up_accepted = 0;
-  std::vector<int32_t> token_depth;  // one per token id: depth in the tree that drafted it, 0 = the base model's own
-  // Per depth d = 1..: steps whose tree had a node at that depth, and steps that accepted one there.
+  std::vector<int32_t> num_emitted;    // one per step, as verified: drafted tokens accepted + 1, before any cut
+  int64_t num_drafted = 0;             // nodes of all steps' trees, the roots not counted
+  int64_t num_lookup_steps = 0;        // steps whose tree was looked up in the text
+  int64_t num_looked_up = 0;           // of num_drafted: nodes of those
+  int64_t num_looked_up_accepted = 0;  // of num_looked_up: tokens of the reply
+  std::vector<int32_t> token_depth;    // one per token id: depth in the tree that drafted it, 0 = the base model's own
+  // Per depth d = 1..: steps whose tree had a node at that depth, and steps that gave the reply a token from there.
   std::vector<int64_t> depth_offered;
   std::vector<int64_t> depth_accepted;
   PhaseTimes phase_ms;
+
+  // What the user gets of a step: drafted tokens that the base model accepts after the reply's end do not count, nor
+  // does the first token, which the prompt's forward gives. Plain decoding: 1, also where there was no step.
+  double tokens_per_step() const {
+    if (num_emitted.empty()) return 1;
+    return (static_cast<double>(token_ids.size()) - 1) / static_cast<double>(num_emitted.size());
+  }
+  // Drafted tokens of the reply.
+  int64_t num_accepted() const {
+    int64_t sum = 0;
+    for (const int64_t accepted : depth_accepted) sum += accepted;
+    return sum;
+  }
 
   double seconds() const {
     return (phase_ms.prefill + phase_ms.draft + phase_ms.forward + phase_ms.verify + phase_ms.commit) / 1000;

@@ -180,7 +180,7 @@ Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engin
     PutSpread(one, "tokens_per_second", row.tokens_per_second);
     PutSpread(one, "decode_tokens_per_second", row.decode_tokens_per_second);
     PutSpread(one, "speedup", row.speedup);
-    one["mean_num_emitted"] = row.mean_num_emitted;
+    one["tokens_per_step"] = row.tokens_per_step;
     one["phase_ms"] = {{"prefill", row.phase_ms.prefill},
                        {"draft", row.phase_ms.draft},
                        {"forward", row.phase_ms.forward},
@@ -199,7 +199,7 @@ std::string LatencyText(std::span<const eval::LatencyMethod> methods, const eval
     const eval::LatencyRow& row = result.rows[m];
     const int32_t nodes = methods[m].use_drafter ? methods[m].engine->info().tree_nodes : 0;
     text += fmt::format("{:28} {:5} {:11.2f} {:9.1f} {:>19} {:9.1f} {:7.2f}x\n", methods[m].name, nodes,
-                        row.mean_num_emitted, row.ms.median, fmt::format("{:.1f} .. {:.1f}", row.ms.min, row.ms.max),
+                        row.tokens_per_step, row.ms.median, fmt::format("{:.1f} .. {:.1f}", row.ms.min, row.ms.max),
                         row.tokens_per_second.median, row.speedup.median);
   }
   const EngineInfo& info = methods.front().engine->info();

@@ -166,7 +166,7 @@ TEST(CommandsTest, LatencyComparesPlainWithTheHeads) {
   EXPECT_EQ(json["kv_type"], "f32");  // in use, not "auto"
   ASSERT_EQ(json["methods"].size(), 2U);
   EXPECT_EQ(json["methods"][0]["name"], "plain");
-  EXPECT_EQ(json["methods"][0]["mean_num_emitted"], 1);
+  EXPECT_EQ(json["methods"][0]["tokens_per_step"], 1);
   EXPECT_EQ(json["methods"][1]["name"], "hydra++");
   EXPECT_EQ(json["methods"][1]["runs_ms"].size(), 2U);
   ExpectRefused({"bench", "latency", "--draft", "/nowhere"}, "/nowhere: there is no such folder");
@@ -310,6 +310,25 @@ TEST(CommandsTest, RunWithHeadsEqualsPlainDecoding) {
   EXPECT_THAT(b["tree"]["name"].get<std::string>(), testing::EndsWith("trees.json"))
       << "the heads bring their own tree";
   EXPECT_EQ(b["finish_reason"], "length");
+}
+
+TEST(CommandsTest, RunCountsOnlyTheTokensThatTheUserGets) {
+  const std::string data = SourceDir() + "/tests/cases/past_eos";
+  const std::vector<std::string> args = {
+      "run",          "--model", data + "/base", "--draft", data + "/heads", "--tree", "[[0],[0,0],[0,0,0],[0,0,0,0]]",
+      "--prompt-ids", "[1,262]"};
+  std::vector<std::string> with_json = args, with_stats = args;
+  with_json.emplace_back("--json");
+  with_stats.emplace_back("--stats");
+  const Json json = JsonOf(Hydrant(with_json));
+  EXPECT_EQ(json["num_emitted"], Json({5})) << "all four drafted tokens are accepted";
+  EXPECT_EQ(json["token_ids"].size(), 3U) << "but the second of them ends the reply";
+  EXPECT_EQ(json["tokens_per_step"], 2);
+  EXPECT_EQ(json["num_accepted"], 2);
+  EXPECT_EQ(json["depth_offered"], Json({1, 1, 1, 1}));
+  EXPECT_EQ(json["depth_accepted"], Json({1, 1, 0, 0}));
+  EXPECT_THAT(Hydrant(with_stats).err, AllOf(HasSubstr("tokens per step 2.000"),
+                                             HasSubstr("drafted 4 tokens, 4.00 a step; 2 of them in the reply")));
 }
 
 TEST(CommandsTest, RunStreamsTheTextAndTakesThePromptFromStdin) {

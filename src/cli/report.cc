@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "cli/sections.h"
 #include "cli/values.h"
@@ -98,12 +97,6 @@ double DecodeTokensPerSecond(const GenerationResult& result) {
   return Rate(static_cast<double>(result.token_ids.size() - 1), result.seconds() * 1000 - result.phase_ms.prefill);
 }
 
-double MeanEmitted(const GenerationResult& result) {
-  if (result.num_emitted.empty()) return 1;
-  const int64_t sum = std::accumulate(result.num_emitted.begin(), result.num_emitted.end(), int64_t{0});
-  return static_cast<double>(sum) / static_cast<double>(result.num_emitted.size());
-}
-
 Json RunJson(const RunOptions& options, const std::string& resolved_template, const EngineInfo& info,
              std::span<const int32_t> prompt_ids, const GenerationResult& result) {
   Json json;
@@ -111,9 +104,10 @@ Json RunJson(const RunOptions& options, const std::string& resolved_template, co
   json["token_ids"] = result.token_ids;
   json["prompt_token_ids"] = std::vector<int32_t>(prompt_ids.begin(), prompt_ids.end());
   json["finish_reason"] = NameOf(result.finish_reason);
+  json["tokens_per_step"] = result.tokens_per_step();
   json["num_emitted"] = result.num_emitted;
-  json["mean_num_emitted"] = MeanEmitted(result);
   json["num_drafted"] = result.num_drafted;
+  json["num_accepted"] = result.num_accepted();
   json["num_lookup_steps"] = result.num_lookup_steps;
   json["num_looked_up"] = result.num_looked_up;
   json["num_looked_up_accepted"] = result.num_looked_up_accepted;
@@ -133,13 +127,13 @@ Json RunJson(const RunOptions& options, const std::string& resolved_template, co
 std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResult& result) {
   std::string text = fmt::format("prompt {} tokens, output {} tokens in {} steps, finish: {}\n", prompt_ids.size(),
                                  result.token_ids.size(), result.num_emitted.size(), NameOf(result.finish_reason));
-  text += fmt::format("num_emitted mean {:.3f} (plain decoding: 1)\n", MeanEmitted(result));
+  text += fmt::format("tokens per step {:.3f} (plain decoding: 1)\n", result.tokens_per_step());
   if (result.num_drafted > 0) {
-    const double steps = static_cast<double>(result.num_emitted.size()),
-                 drafted = static_cast<double>(result.num_drafted);
-    const double accepted = (MeanEmitted(result) - 1) * steps;
-    text += fmt::format("drafted {} tokens, {:.2f} a step; {:.1f} % accepted\n", result.num_drafted, drafted / steps,
-                        100 * accepted / drafted);
+    const auto steps = static_cast<double>(result.num_emitted.size()),
+               drafted = static_cast<double>(result.num_drafted);
+    text +=
+        fmt::format("drafted {} tokens, {:.2f} a step; {} of them in the reply ({:.1f} %)\n", result.num_drafted,
+                    drafted / steps, result.num_accepted(), 100 * static_cast<double>(result.num_accepted()) / drafted);
   }
   if (result.num_looked_up > 0) {
     text += fmt::format(
@@ -195,8 +189,7 @@ SpeedFigures MedianFigures(std::span<const GenerationResult> results) {
   };
   const GenerationResult& first = results.front();
   const auto steps = static_cast<double>(first.num_emitted.size());
-  // The prompt's forward gives the first token; what a step gives beyond the reply's end nobody gets.
-  return {.tokens_per_step = steps > 0 ? (static_cast<double>(first.token_ids.size()) - 1) / steps : 1,
+  return {.tokens_per_step = first.tokens_per_step(),
           .tokens_per_second = median(TokensPerSecond),
           .draft_ms = per_step(&PhaseTimes::draft),
           .forward_ms = per_step(&PhaseTimes::forward),

@@ -18,7 +18,6 @@ namespace hydrant::cli {
 double TokensPerSecond(const GenerationResult& result);
 // The same without the prompt's forward and the first token, which it yields.
 double DecodeTokensPerSecond(const GenerationResult& result);
-double MeanEmitted(const GenerationResult& result);  // 1 where there was no step
 
 // The object of `--json`: the result, and every setting that led to it.
 base::Json RunJson(const RunOptions& options, const std::string& resolved_template, const EngineInfo& info,
@@ -34,7 +33,7 @@ double Median(std::vector<double> values);
 
 // Median figures of several runs of the same prompt.
 struct SpeedFigures {
-  double tokens_per_step = 0;  // that the user gets: those that a step gives after the reply's end do not count
+  double tokens_per_step = 0;
   double tokens_per_second = 0;
   double draft_ms = 0, forward_ms = 0;  // per step
   double drafted_per_step = 0;          // nodes

@@ -45,8 +45,9 @@ TEST(ReportTest, FiguresFollowTheirDefinitions) {
   const GenerationResult result = Sample();
   EXPECT_DOUBLE_EQ(TokensPerSecond(result), 2.0);        // 4 tokens in 2 s
   EXPECT_DOUBLE_EQ(DecodeTokensPerSecond(result), 2.0);  // 3 tokens in 1.5 s
-  EXPECT_DOUBLE_EQ(MeanEmitted(result), 1.5);
-  EXPECT_DOUBLE_EQ(MeanEmitted(GenerationResult()), 1.0);
+  EXPECT_DOUBLE_EQ(result.tokens_per_step(), 1.5);       // 3 tokens in 2 steps
+  EXPECT_DOUBLE_EQ(GenerationResult().tokens_per_step(), 1.0);
+  EXPECT_EQ(result.num_accepted(), 1);
   EXPECT_DOUBLE_EQ(TokensPerSecond(GenerationResult()), 0.0);
 }
 
@@ -63,6 +64,8 @@ TEST(ReportTest, JsonHasTheResultAndEverySetting) {
   EXPECT_EQ(json["prompt_token_ids"], base::Json({1, 2}));
   EXPECT_EQ(json["finish_reason"], "stop");
   EXPECT_EQ(json["num_emitted"], base::Json({2, 1}));
+  EXPECT_EQ(json["tokens_per_step"], 1.5);
+  EXPECT_EQ(json["num_accepted"], 1);
   EXPECT_EQ(json["phase_ms"]["forward"], 1300.0);
   EXPECT_EQ(json["tree"]["choices"], base::Json::parse("[[0],[0,0]]"));
   EXPECT_EQ(json["epsilon"], 0.09);
@@ -94,8 +97,8 @@ TEST(ReportTest, StatsHaveMeanDepthsAndPhases) {
   const std::array<int32_t, 3> prompt = {1, 2, 3};
   const std::string text = StatsText(prompt, Sample());
   EXPECT_THAT(text, HasSubstr("prompt 3 tokens, output 4 tokens in 2 steps, finish: stop"));
-  EXPECT_THAT(text, HasSubstr("num_emitted mean 1.500"));
-  EXPECT_THAT(text, HasSubstr("drafted 4 tokens, 2.00 a step; 25.0 % accepted"));
+  EXPECT_THAT(text, HasSubstr("tokens per step 1.500"));
+  EXPECT_THAT(text, HasSubstr("drafted 4 tokens, 2.00 a step; 1 of them in the reply (25.0 %)"));
   EXPECT_THAT(text, HasSubstr("    1        2         1   50.0 %"));
   EXPECT_THAT(text, HasSubstr("forward      1300.0   65.0 %    650.000"));
 }

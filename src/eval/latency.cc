@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
 
 #include "hydrant/error.h"
 
@@ -11,12 +10,6 @@ namespace hydrant::eval {
 namespace {
 
 double MillisecondsOf(const GenerationResult& result) { return 1000 * result.seconds(); }
-
-double MeanEmitted(const GenerationResult& result) {
-  if (result.num_emitted.empty()) return 1;
-  const auto sum = std::accumulate(result.num_emitted.begin(), result.num_emitted.end(), int64_t{0});
-  return static_cast<double>(sum) / static_cast<double>(result.num_emitted.size());
-}
 
 void CheckEqual(const LatencyMethod& first, const std::vector<int32_t>& expected, const LatencyMethod& method,
                 const std::vector<int32_t>& found) {
@@ -45,7 +38,7 @@ LatencyRow RowOf(const std::vector<GenerationResult>& runs, const std::vector<Ge
     return std::abs(a - row.ms.median) < std::abs(b - row.ms.median);
   });
   const GenerationResult& middle = runs[static_cast<size_t>(nearest - row.runs_ms.begin())];
-  row.mean_num_emitted = MeanEmitted(middle);
+  row.tokens_per_step = middle.tokens_per_step();
   row.phase_ms = middle.phase_ms;
   return row;
 }

@@ -24,7 +24,7 @@ struct LatencyRow {
   Spread tokens_per_second;         // over the same time
   Spread decode_tokens_per_second;  // without the prompt's forward and the token that it yields
   Spread speedup;                   // the first method's time over this one's, in the same round
-  double mean_num_emitted = 1;
+  double tokens_per_step = 1;
   PhaseTimes phase_ms;  // of the run with the median time
   std::vector<double> runs_ms;
 };

@@ -53,25 +53,26 @@ void Sequence::PlaceNodes() { places_ = tree_.topology.Preorder(); }
 
 void Sequence::Commit(const verify::Verdict& verdict) {
   HYDRANT_CHECK(!finished_);
-  CountStep(verdict);
   path_.assign(1, 0);
   for (const tree::NodeId node : verdict.path) path_.push_back(places_[static_cast<size_t>(node)]);
   table_.CommitPath(path_);
-  for (size_t i = 0; i < verdict.path.size() && !finished_; ++i) {
-    Append(tree_.tokens[static_cast<size_t>(verdict.path[i])], static_cast<int32_t>(i) + 1);
+  size_t received = 0;  // accepted tokens that are in the text: what comes after its end nobody gets
+  for (; received < verdict.path.size() && !finished_; ++received) {
+    Append(tree_.tokens[static_cast<size_t>(verdict.path[received])], static_cast<int32_t>(received) + 1);
   }
   if (!finished_) Append(verdict.bonus, 0);
+  CountStep(verdict, received);
   noise_.Forget(static_cast<int64_t>(output_.size()));
   LookUp();
 }
 
-void Sequence::CountStep(const verify::Verdict& verdict) {
+void Sequence::CountStep(const verify::Verdict& verdict, size_t received) {
   result_.num_emitted.push_back(verdict.num_emitted());
   result_.num_drafted += tree_.topology.num_nodes() - 1;
   if (!looked_up_.empty()) {
     ++result_.num_lookup_steps;
     result_.num_looked_up += tree_.topology.num_nodes() - 1;
-    result_.num_looked_up_accepted += verdict.num_accepted();
+    result_.num_looked_up_accepted += static_cast<int64_t>(received);
   }
   const auto depth = static_cast<size_t>(tree_.topology.max_depth());
   if (result_.depth_offered.size() < depth) {
@@ -80,7 +81,7 @@ void Sequence::CountStep(const verify::Verdict& verdict) {
   }
   for (size_t d = 0; d < depth; ++d) {
     ++result_.depth_offered[d];
-    if (static_cast<size_t>(verdict.num_accepted()) > d) ++result_.depth_accepted[d];
+    if (received > d) ++result_.depth_accepted[d];
   }
 }
 

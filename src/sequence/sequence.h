@@ -76,7 +76,7 @@ class Sequence {
  private:
   void Append(int32_t token, int32_t depth);
   void Finish(FinishReason reason);
-  void CountStep(const verify::Verdict& verdict);
+  void CountStep(const verify::Verdict& verdict, size_t received);
   void LookUp();
 
   GenerationRequest request_;
