@@ -15,6 +15,10 @@
 
 namespace hydrant {
 
+namespace engine {
+struct LoadedModel;  // of the library's own
+}
+
 struct EngineOptions {
   std::string model;                // folder in Hugging Face layout
   std::string draft;                // folder with heads; empty = plain decoding
@@ -73,6 +77,8 @@ class Engine {
  public:
   // Throws UserError for anything wrong with the files or options.
   explicit Engine(const EngineOptions& options);
+  // For the library's own benchmarks: over weights that come from no file.
+  explicit Engine(std::unique_ptr<engine::LoadedModel> loaded);
   ~Engine();
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;

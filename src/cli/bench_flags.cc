@@ -3,11 +3,13 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 
 #include "cli/engine_flags.h"
 #include "cli/terminal.h"
 #include "cli/values.h"
+#include "eval/random_heads.h"
 
 namespace hydrant::cli {
 
@@ -32,6 +34,23 @@ void AddBenchFlags(FlagSet& flags, BenchOptions& options, const std::string& wha
 std::span<const std::string_view> WeightFormatNames() {
   static constexpr std::array<std::string_view, 6> kNames = {"w4a8", "w8a8", "w4a16", "w8a16", "bf16", "f32"};
   return kNames;
+}
+
+std::vector<std::string> ParseHeadKinds(const std::string& text) {
+  std::vector<std::string> kinds;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    kinds.push_back(ParseChoice("--heads", text.substr(begin, end - begin), eval::HeadKindNames()));
+    begin = end + 1;
+  }
+  return kinds;
+}
+
+void ChooseRandomFormats(EngineOptions& engine) {
+  if (engine.weights == "auto") engine.weights = "w4a8";
+  ParseChoice("--weights", engine.weights, WeightFormatNames());
+  if (engine.head_weights == "auto") engine.head_weights = engine.weights;
+  ParseChoice("--head-weights", engine.head_weights, WeightFormatNames());
 }
 
 std::unique_ptr<base::ThreadPool> BenchPool(const BenchOptions& options) {

@@ -6,11 +6,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/thread_pool.h"
 #include "cli/flags.h"
 #include "eval/spread.h"
+#include "hydrant/engine.h"
 
 namespace hydrant::cli {
 
@@ -26,6 +28,12 @@ void AddBenchFlags(FlagSet& flags, BenchOptions& options, const std::string& wha
 
 // Formats that random weights can be made in.
 std::span<const std::string_view> WeightFormatNames();
+
+// "medusa,hydra++": kinds of random heads.
+std::vector<std::string> ParseHeadKinds(const std::string& text);
+
+// Formats of random weights where none is named: 4 bits, and the heads as the base. Throws UserError for "stored".
+void ChooseRandomFormats(EngineOptions& engine);
 
 std::unique_ptr<base::ThreadPool> BenchPool(const BenchOptions& options);
 

@@ -65,24 +65,8 @@ void AddShapeFlags(FlagSet& flags, Options& options) {
       "7b (Llama 7B), 1b (Llama 3.2 1B) or tale (the embedded model) (default 7b); --weights auto is w4a8 then, and "
       "--head-weights auto the same as --weights");
   flags.Value(
-      "--heads", "LIST",
-      [&options](const std::string& value) {
-        options.kinds.clear();
-        for (size_t begin = 0; begin <= value.size();) {
-          const size_t end = std::min(value.find(',', begin), value.size());
-          options.kinds.push_back(ParseChoice("--heads", value.substr(begin, end - begin), eval::HeadKindNames()));
-          begin = end + 1;
-        }
-      },
+      "--heads", "LIST", [&options](const std::string& value) { options.kinds = ParseHeadKinds(value); },
       "medusa, hydra, hydra++, separated by commas (default all)");
-}
-
-// Of random weights: 4 bits, and the heads as the base.
-void ChooseFormats(EngineOptions& engine) {
-  if (engine.weights == "auto") engine.weights = "w4a8";
-  ParseChoice("--weights", engine.weights, WeightFormatNames());
-  if (engine.head_weights == "auto") engine.head_weights = engine.weights;
-  ParseChoice("--head-weights", engine.head_weights, WeightFormatNames());
 }
 
 void CheckTogether(const FlagSet& flags, const Options& options) {
@@ -129,7 +113,7 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   AddBenchFlags(flags, options.bench, "the rounds of each method, at least three");
   if (!flags.Parse(args)) return false;
   CheckTogether(flags, options);
-  if (!flags.Given("--model")) ChooseFormats(options.engine);
+  if (!flags.Given("--model")) ChooseRandomFormats(options.engine);
   return true;
 }
 

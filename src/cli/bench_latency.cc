@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -14,6 +15,7 @@
 #include "cli/terminal.h"
 #include "cli/values.h"
 #include "eval/latency.h"
+#include "eval/random_engine.h"
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
@@ -24,23 +26,40 @@ using base::Json;
 constexpr const char* kDescription =
     "Decode one prompt again and again, plainly and with each heads folder, in turn: median, least and most of the "
     "time,\n"
-    "tokens/s, and the speedup over plain decoding of the same round. All texts must be equal, token for token.";
+    "tokens/s, and the speedup over plain decoding of the same round. All texts must be equal, token for token.\n"
+    "With --shape: random weights, no download; random heads draft what is hardly ever accepted.";
 
 constexpr const char* kExamples =
     "Examples:\n"
     "  hydrant bench latency                                     the embedded model with its heads\n"
     "  hydrant bench latency --model vicuna-7b --draft medusa-7b --draft hydra-7b --draft hydra-pp-7b --runs 10\n"
-    "  hydrant bench latency --draft D --tree '[[0],[0,0],[1]]' --temperature 0.7 --json\n";
+    "  hydrant bench latency --draft D --tree '[[0],[0,0],[1]]' --temperature 0.7 --json\n"
+    "  hydrant bench latency --shape 7b --heads hydra++ --max-tokens 32 --runs 3\n";
 
 struct Options {
   EngineOptions engine;
   std::vector<std::string> drafts;
+  eval::RandomModel random;  // with --shape
   std::string prompt = "Once upon a time there was a little fox who";
   std::string template_name = "auto";
   GenerationRequest request;
   int runs = 10;
   bool json = false;
 };
+
+void AddShapeFlags(FlagSet& flags, Options& options) {
+  flags.Group("Random weights");
+  flags.Value(
+      "--shape", "NAME",
+      [&options](const std::string& value) {
+        options.random.shape = ParseChoice("--shape", value, eval::ShapeNames());
+      },
+      "7b (Llama 7B), 1b (Llama 3.2 1B) or tale (the embedded model); --weights auto is w4a8 then, --head-weights auto "
+      "the same as --weights, and the prompt is --prompt-ids (default 1 to 16)");
+  flags.Value(
+      "--heads", "LIST", [&options](const std::string& value) { options.random.heads = ParseHeadKinds(value); },
+      "With --shape: medusa, hydra, hydra++, separated by commas (default none)");
+}
 
 void AddPromptFlags(FlagSet& flags, Options& options) {
   flags.Group("Prompt");
@@ -79,7 +98,22 @@ void AddTreeFlags(FlagSet& flags, Options& options) {
       "Leave drafted tokens out that their head gives less (default 0: whole trees)");
 }
 
+// Random weights come from no folder and have no tokenizer.
+void CheckShape(const FlagSet& flags) {
+  if (!flags.Given("--shape")) {
+    if (flags.Given("--heads")) throw UserError("--heads is for random weights", "add --shape, or give --draft DIR");
+    return;
+  }
+  for (const char* flag : {"--model", "--draft", "--prompt", "--template", "--draft-vocab", "--draft-vocab-text"}) {
+    if (!flags.Given(flag)) continue;
+    throw UserError(
+        fmt::format("--shape makes random weights without a tokenizer, and {} is for those of a folder", flag),
+        "leave one of them out; --heads, --prompt-ids and --draft-vocab-size go with --shape");
+  }
+}
+
 void CheckTogether(const FlagSet& flags, const Options& options) {
+  CheckShape(flags);
   if (flags.Given("--prompt-ids") && (flags.Given("--prompt") || flags.Given("--template"))) {
     throw UserError("--prompt-ids stands for the whole prompt", "leave out --prompt and --template");
   }
@@ -88,9 +122,12 @@ void CheckTogether(const FlagSet& flags, const Options& options) {
   }
   CheckNotEmpty(flags, "--model", options.engine.model);
   CheckNotEmpty(flags, "--prompt", options.prompt);
-  if (options.engine.model.empty() || !options.drafts.empty()) return;  // the embedded model has heads
+  if (flags.Given("--shape") ? !options.random.heads.empty() : options.engine.model.empty() || !options.drafts.empty())
+    return;  // the embedded model has heads
   for (const char* flag : {"--tree", "--draft-p-min", "--head-weights", "--draft-vocab", "--draft-vocab-text"}) {
-    if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
+    if (!flags.Given(flag)) continue;
+    throw UserError(fmt::format("{} needs draft heads", flag),
+                    flags.Given("--shape") ? "give --heads" : "give --draft DIR");
   }
 }
 
@@ -101,6 +138,8 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   flags.Repeated(
       "--draft", "DIR", [&options](const std::string& value) { options.drafts.push_back(value); },
       "Folder with heads; may be given several times (default: the embedded heads, with the embedded model)");
+  AddShapeFlags(flags, options);
+  flags.Group("Drafting and weights");
   AddTreeFlags(flags, options);
   AddWeightFlags(flags, options.engine);
   AddPromptFlags(flags, options);
@@ -116,6 +155,13 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   AddMachineFlags(flags, options.engine);
   if (!flags.Parse(args)) return false;
   CheckTogether(flags, options);
+  if (flags.Given("--shape")) {
+    ChooseRandomFormats(options.engine);
+    if (options.request.prompt_ids.empty()) {
+      for (int32_t id = 1; id <= 16; ++id) options.request.prompt_ids.push_back(id);
+    }
+    return true;
+  }
   if (options.engine.model.empty()) {
     const DefaultModel found = FindDefaultModel();
     options.engine.model = found.model;
@@ -124,6 +170,15 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   CheckIsFolder("--model", options.engine.model);
   for (const std::string& draft : options.drafts) CheckIsFolder("--draft", draft);
   return true;
+}
+
+// Over random weights: none where Ctrl-C stopped them.
+std::vector<std::unique_ptr<Engine>> MakeEngines(const Options& options) {
+  Progress progress("making random weights");
+  return eval::MakeRandomEngines(options.random, options.engine, [&progress](double share) {
+    progress.Update(share);
+    return !Interrupted();
+  });
 }
 
 // One engine per heads folder; plain decoding on the first, with the heads idle.
@@ -145,14 +200,15 @@ std::string MethodName(const Options& options, const std::vector<std::unique_ptr
   const std::string& kind = engines[index]->info().drafter;
   int same = 0;
   for (const std::unique_ptr<Engine>& engine : engines) same += engine->info().drafter == kind ? 1 : 0;
-  if (same == 1) return kind;
+  if (same == 1 || options.drafts.empty()) return kind;
   return fmt::format("{} ({})", kind, std::filesystem::path(options.drafts[index]).filename().string());
 }
 
 Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engine>>& engines,
                  std::span<const eval::LatencyMethod> methods, const eval::LatencyResult& result) {
   const EngineInfo& info = engines.front()->info();
-  Json json = {{"model", options.engine.model},
+  Json json = {{"model", options.engine.model.empty() ? Json() : Json(options.engine.model)},
+               {"shape", options.random.shape.empty() ? Json() : Json(options.random.shape)},
                {"prompt_tokens", options.request.prompt_ids.size()},
                {"tokens", result.token_ids.size()},
                {"runs", result.rounds},
@@ -172,7 +228,8 @@ Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engin
     const EngineInfo& own = methods[m].engine->info();
     Json one = {{"name", methods[m].name}, {"draft", nullptr}, {"tree", nullptr}};
     if (methods[m].use_drafter) {
-      one["draft"] = options.drafts[m - 1];
+      if (!options.drafts.empty()) one["draft"] = options.drafts[m - 1];
+      one["head_weights"] = own.head_weights;
       one["head_weight_bytes"] = own.head_weight_bytes;
       one["tree"] = {{"name", own.tree_name}, {"nodes", own.tree_nodes}};
     }
@@ -216,7 +273,8 @@ void CheckFits(const Options& options, const EngineInfo& info) {
              tokens = static_cast<size_t>(options.request.stop.max_tokens);
   if (prompt + tokens <= most) return;
   throw UserError(fmt::format("--max-tokens {} after a prompt of {} tokens is more than the {} positions of {}", tokens,
-                              prompt, most, options.engine.model));
+                              prompt, most,
+                              options.random.shape.empty() ? options.engine.model : "--shape " + options.random.shape));
 }
 
 }  // namespace
@@ -224,7 +282,9 @@ void CheckFits(const Options& options, const EngineInfo& info) {
 int BenchLatency(const std::vector<std::string>& args) {
   Options options;
   if (!ParseFlags(args, options)) return kExitOk;
-  const std::vector<std::unique_ptr<Engine>> engines = LoadEngines(options);
+  const bool random = !options.random.shape.empty();
+  const std::vector<std::unique_ptr<Engine>> engines = random ? MakeEngines(options) : LoadEngines(options);
+  if (engines.empty()) return InterruptedExit();
   if (options.request.prompt_ids.empty()) {
     const ChatMessage message{"user", options.prompt};
     options.request.prompt_ids = ConversationIds(*engines.front(), std::span(&message, 1),
@@ -232,7 +292,7 @@ int BenchLatency(const std::vector<std::string>& args) {
   }
   CheckFits(options, engines.front()->info());
   std::vector<eval::LatencyMethod> methods = {{"plain", engines.front().get(), false}};
-  for (size_t i = 0; i < options.drafts.size(); ++i) {
+  for (size_t i = 0; i < std::max(options.drafts.size(), options.random.heads.size()); ++i) {
     methods.push_back({MethodName(options, engines, i), engines[i].get(), true});
   }
   Progress progress("decoding");

@@ -22,7 +22,7 @@ constexpr int64_t kMostBlocks = int64_t{1} << 24;  // of KV, which a request's t
 }  // namespace
 
 struct Engine::Impl {
-  explicit Impl(const EngineOptions& options) : loaded(engine::LoadModel(options)) {}
+  explicit Impl(std::unique_ptr<engine::LoadedModel> model) : loaded(std::move(model)) {}
 
   int32_t SlotsFor(const GenerationRequest& request) const;
   void EnsurePool(int32_t num_blocks);
@@ -119,7 +119,8 @@ std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationReques
   return results;
 }
 
-Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Engine::Engine(const EngineOptions& options) : Engine(engine::LoadModel(options)) {}
+Engine::Engine(std::unique_ptr<engine::LoadedModel> loaded) : impl_(std::make_unique<Impl>(std::move(loaded))) {}
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;

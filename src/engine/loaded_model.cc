@@ -20,7 +20,7 @@ namespace {
 tree::NamedTopology ChooseTree(const std::string& tree, const std::string& folder, int32_t heads) {
   if (!tree.empty()) return tree::ParseTree(tree);
   const std::string file = folder + "/trees.json";
-  if (base::IsThere(file)) {
+  if (!folder.empty() && base::IsThere(file)) {
     tree::NamedTopology named = tree::ReadTreeFile(file);
     named.topology = named.topology.CutToDepth(std::min(heads, named.topology.max_depth()));
     return named;
@@ -190,33 +190,43 @@ int ThreadsFor(const model::ModelConfig& config, int allowed) {
   return static_cast<int>(std::clamp<int64_t>(weights / kLayerWeightsPerThread, 1, allowed));
 }
 
+void OpenQueue(LoadedModel& loaded) {
+  const EngineOptions& options = loaded.options;
+  const int threads = options.threads > 0 ? options.threads : ThreadsFor(loaded.weights.config, base::DefaultThreads());
+  loaded.pool = std::make_unique<base::ThreadPool>(threads, true);
+  loaded.queue.pool = loaded.pool.get();
+  loaded.queue.table = &kernels::KernelsForModel(options.cpu_target, loaded.weights.config.hidden_size);
+  loaded.tree.name = loaded.info.tree_name = "none";
+  loaded.info.tree_json = "[]";
+}
+
+void FinishLoading(LoadedModel& loaded) {
+  loaded.kv_type = KvTypeNamed(loaded.options.kv_type, loaded.weights);
+  if (loaded.options.prefill_chunk == 0) {
+    loaded.options.prefill_chunk = BestPrefillChunk(*loaded.queue.table, loaded.weights);
+  }
+  const int64_t offset = loaded.drafter ? loaded.drafter->hidden_layer_offset() : 0;
+  const int64_t capture = offset > 0 ? loaded.weights.config.num_layers - offset : -1;
+  loaded.decoder = std::make_unique<model::Decoder>(&loaded.queue, &loaded.weights, capture);
+  FillInfo(loaded);
+}
+
 std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   const base::DefaultFloatMode mode;
   CheckOptions(options);
   auto loaded = std::make_unique<LoadedModel>();
   loaded->options = options;
   loaded->weights = model::LoadModelWeights(options.model);
-  const int threads =
-      options.threads > 0 ? options.threads : ThreadsFor(loaded->weights.config, base::DefaultThreads());
-  loaded->pool = std::make_unique<base::ThreadPool>(threads, true);
-  loaded->queue.pool = loaded->pool.get();
-  loaded->queue.table = &kernels::KernelsForModel(options.cpu_target, loaded->weights.config.hidden_size);
+  OpenQueue(*loaded);
   PackBase(*loaded);
-  loaded->kv_type = KvTypeNamed(options.kv_type, loaded->weights);
-  if (options.prefill_chunk == 0)
-    loaded->options.prefill_chunk = BestPrefillChunk(*loaded->queue.table, loaded->weights);
-  loaded->tree.name = loaded->info.tree_name = "none";
-  loaded->info.tree_json = "[]";
+  static_cast<void>(KvTypeNamed(options.kv_type, loaded->weights));  // before the heads are read
   model::WeightArranger arranger(loaded->queue.table, loaded->pool.get());
   LoadDrafter(*loaded, arranger);  // cuts and shares the base's lm head as the file has it
   arranger.Arrange(loaded->weights);
-  const int64_t offset = loaded->drafter ? loaded->drafter->hidden_layer_offset() : 0;
-  const int64_t capture = offset > 0 ? loaded->weights.config.num_layers - offset : -1;
-  loaded->decoder = std::make_unique<model::Decoder>(&loaded->queue, &loaded->weights, capture);
   if (options.load_tokenizer && tokenizer::HasTokenizer(options.model)) {
     loaded->tokenizer = tokenizer::LoadTokenizer(options.model);
   }
-  FillInfo(*loaded);
+  FinishLoading(*loaded);
   return loaded;
 }
 

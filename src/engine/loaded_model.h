@@ -38,6 +38,11 @@ struct LoadedModel {
 // Throws UserError for anything wrong with files or options.
 std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options);
 
+// The two ends of LoadModel, for weights that come from elsewhere. OpenQueue: threads and kernels for the config in
+// `weights` and for `options`. FinishLoading, with weights and drafter in place: the rest.
+void OpenQueue(LoadedModel& loaded);
+void FinishLoading(LoadedModel& loaded);
+
 // EngineOptions::threads of 0, where a process may use `allowed`: fewer for models whose layers are so small that their
 // threads would meet more than they multiply. 1 .. allowed.
 int ThreadsFor(const model::ModelConfig& config, int allowed);

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The benchmarks as their users and scripts meet them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "tests/program.h"
+
+namespace hydrant::test {
+namespace {
+
+TEST(BenchCommandsTest, LatencyRunsRandomWeightsOfAShapeWithRandomHeads) {
+  const Json json = JsonOf(Hydrant({"bench", "latency", "--shape", "tale", "--heads", "medusa,hydra++",
+                                    "--head-weights", "w8a8", "--max-tokens", "8", "--runs", "1", "--json"}));
+  EXPECT_EQ(json["shape"], "tale");
+  EXPECT_EQ(json["model"], nullptr);
+  EXPECT_EQ(json["weights"], "w4a8");
+  EXPECT_EQ(json["prompt_tokens"], 16);
+  EXPECT_EQ(json["tokens"], 8);
+  EXPECT_EQ(json["texts_equal"], true);
+  ASSERT_EQ(json["methods"].size(), 3U);
+  EXPECT_EQ(json["methods"][1]["name"], "medusa");
+  EXPECT_EQ(json["methods"][2]["name"], "hydra++");
+  EXPECT_EQ(json["methods"][2]["draft"], nullptr);
+  EXPECT_EQ(json["methods"][2]["head_weights"], "w8a8");
+}
+
+TEST(BenchCommandsTest, LatencyOfAShapeRefusesWhatIsOfAFolder) {
+  const std::vector<std::string> command = {"bench", "latency", "--shape", "tale"};
+  const auto refused = [&command](std::vector<std::string> more, const std::string& text) {
+    more.insert(more.begin(), command.begin(), command.end());
+    ExpectRefused(more, text);
+  };
+  refused({"--prompt", "x"}, "without a tokenizer, and --prompt is for those of a folder");
+  refused({"--model", Model()}, "--model is for those of a folder");
+  refused({"--draft", Heads()}, "--draft is for those of a folder");
+  refused({"--weights", "stored"}, "--weights is \"stored\", expected one of w4a8");
+  refused({"--tree", "chain"}, "--tree needs draft heads\nhint:  give --heads");
+  refused({"--max-tokens", "4096"}, "is more than the 4096 positions of --shape tale");
+  refused({"--prompt-ids", "[4096]"}, "expected 0 to 4095");
+  ExpectRefused({"bench", "latency", "--heads", "hydra++"}, "--heads is for random weights\nhint:  add --shape");
+}
+
+}  // namespace
+}  // namespace hydrant::test
