@@ -33,7 +33,7 @@ constexpr const char* kDescription =
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  hydrant bench heads                                       Medusa, Hydra and Hydra++ at 7B in 4 bits\n"
+    "  hydrant bench heads                           Medusa, Hydra and Hydra++ at 7B in 4 bits\n"
     "  hydrant bench heads --shape 7b --heads hydra++ --head-weights w8a8 --tree mc_sim_7b_63\n"
     "  hydrant bench heads --model vicuna-7b --draft hydra-pp-7b --draft medusa-7b --json\n";
 

@@ -32,7 +32,7 @@ constexpr const char* kDescription =
 constexpr const char* kExamples =
     "Examples:\n"
     "  hydrant bench latency                                     the embedded model with its heads\n"
-    "  hydrant bench latency --model vicuna-7b --draft medusa-7b --draft hydra-7b --draft hydra-pp-7b --runs 10\n"
+    "  hydrant bench latency --model vicuna-7b --draft medusa-7b --draft hydra-7b\n"
     "  hydrant bench latency --draft D --tree '[[0],[0,0],[1]]' --temperature 0.7 --json\n"
     "  hydrant bench latency --shape 7b --heads hydra++ --max-tokens 32 --runs 3\n";
 

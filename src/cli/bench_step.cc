@@ -30,7 +30,7 @@ constexpr const char* kDescription =
 constexpr const char* kExamples =
     "Examples:\n"
     "  hydrant bench step                                        7B, 4 bits, 1 to 128 rows\n"
-    "  hydrant bench step --shape 7b --weights w8a8 --rows 1,4,8 --context 1000 --kv-type bf16 --seconds 30\n"
+    "  hydrant bench step --shape 7b --weights w8a8 --rows 1,4,8 --context 1000 --seconds 30\n"
     "  hydrant bench step --shape tale --weights w8a8 --rows 1,5,17 --json\n"
     "  hydrant bench step --shape 7b --weights w4a8 --rows 1 --prefill 512\n";
 

@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <filesystem>
+#include <system_error>
 
 #include "base/nearest.h"
 #include "cli/bench.h"
@@ -11,6 +13,7 @@
 #include "cli/detokenize.h"
 #include "cli/errors.h"
 #include "cli/eval.h"
+#include "cli/foreign_words.h"
 #include "cli/inspect.h"
 #include "cli/run.h"
 #include "cli/terminal.h"
@@ -47,6 +50,24 @@ std::string CommandList(const std::string& program, std::span<const Command> com
   return text + fmt::format("\n'{} COMMAND --help' lists a command's flags, with examples.\n", program);
 }
 
+// For a word that is no command of ours; `nearest` is what a slip of the hand would mean, empty where none is near.
+std::string HintForFirstWord(const std::vector<std::string>& args, const std::string& nearest) {
+  const std::string& word = args[0];
+  const bool is_flag = word.starts_with("-");
+  if (!is_flag || args.size() == 1) {
+    const std::string foreign = ForeignCommandHint(word);
+    if (!foreign.empty()) return foreign;
+  }
+  if (!nearest.empty()) return nearest;
+  if (is_flag) return "a command comes first: hydrant run " + word + (args.size() > 1 ? " ..." : "");
+  std::error_code error;
+  if (std::filesystem::exists(word, error) || word.find('/') != std::string::npos) {
+    return fmt::format("a command comes first: hydrant run --model '{0}', or hydrant inspect '{0}'", word);
+  }
+  if (word.find(' ') != std::string::npos) return "a command comes first: hydrant run --prompt '...'";
+  return {};
+}
+
 }  // namespace
 
 int Dispatch(const std::string& program, std::span<const Command> commands, const std::vector<std::string>& args,
@@ -70,9 +91,11 @@ int Dispatch(const std::string& program, std::span<const Command> commands, cons
     if (command.name == name) return command.run(rest);
     words.push_back(command.name);
   }
-  const std::string nearest = base::Nearest(name, words);
-  throw UserError(fmt::format("unknown {} '{}'", name.starts_with("-") ? "flag" : "command", name),
-                  nearest.empty() ? help_hint : "did you mean " + nearest + "?");
+  const bool is_flag = name.starts_with("-");
+  std::string hint = base::Nearest(name, words);
+  if (!hint.empty()) hint = "did you mean " + hint + "?";
+  if (program == "hydrant") hint = HintForFirstWord(args, hint);
+  throw UserError(fmt::format("unknown {} '{}'", is_flag ? "flag" : "command", name), hint.empty() ? help_hint : hint);
 }
 
 int Main(const std::vector<std::string>& args) {

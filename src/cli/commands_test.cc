@@ -24,35 +24,6 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-TEST(CommandsTest, HelpListsCommandsAndEveryCommandHasExamples) {
-  const Outcome overview = Hydrant({"--help"});
-  EXPECT_EQ(overview.code, 0);
-  for (const char* name : {"run", "inspect", "convert", "tree", "tokenize", "detokenize", "eval", "bench"}) {
-    EXPECT_THAT(overview.out, HasSubstr(std::string("\n  ") + name));
-  }
-  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{{"run"},
-                                                                                       {"inspect"},
-                                                                                       {"tree", "show"},
-                                                                                       {"tree", "convert"},
-                                                                                       {"tokenize"},
-                                                                                       {"detokenize"},
-                                                                                       {"eval", "logits"},
-                                                                                       {"eval", "ppl"},
-                                                                                       {"convert"},
-                                                                                       {"bench", "roofline"},
-                                                                                       {"bench", "latency"},
-                                                                                       {"bench", "step"},
-                                                                                       {"bench", "heads"}}) {
-    std::vector<std::string> args = command;
-    args.emplace_back("--help");
-    const Outcome help = Hydrant(args);
-    EXPECT_EQ(help.code, 0) << help.err;
-    EXPECT_THAT(help.out, AllOf(HasSubstr("Usage: hydrant " + command[0]), HasSubstr("Examples:")));
-  }
-  EXPECT_EQ(Hydrant({"help", "run"}).out, Hydrant({"run", "--help"}).out);
-  EXPECT_EQ(Hydrant({"help", "bench", "step"}).out, Hydrant({"bench", "step", "--help"}).out);
-}
-
 TEST(CommandsTest, VersionNamesTheCpuTarget) {
   const Outcome version = Hydrant({"--version"});
   EXPECT_EQ(version.code, 0);

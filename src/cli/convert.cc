@@ -30,7 +30,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  hydrant convert --weights w4a8 vicuna-7b vicuna-7b-w4a8\n"
     "  hydrant convert --head-weights w8a8 --model vicuna-7b hydra-vicuna-7b hydra-vicuna-7b-w8a8\n"
-    "  hydrant convert --weights w4a8 --head-weights w4a8 vicuna-7b-medusa-2 OUT     a whole model with heads\n"
+    "  hydrant convert --weights w4a8 --head-weights w4a8 vicuna-7b-medusa-2 OUT   model with heads\n"
     "  hydrant run --model vicuna-7b-w4a8 --draft hydra-vicuna-7b-w8a8 --prompt 'Name three rivers.'\n";
 
 constexpr std::array<std::string_view, 3> kLayouts = {"auto", "lines", "interleaved"};
@@ -63,8 +63,7 @@ bool ParseFlags(const std::vector<std::string>& args, engine::ConvertOptions& op
         if (layout == "lines") options.layout = kernels::PackedLayout::kLines;
         if (layout == "interleaved") options.layout = kernels::PackedLayout::kInterleaved;
       },
-      "lines (read by AMX, AVX2 and portable kernels), interleaved (AVX-512), or auto: what this machine reads for "
-      "such a model; a "
+      "lines (for AMX, AVX2 and portable kernels), interleaved (for AVX-512), or auto: as this machine reads them; a "
       "machine of the other kind copies the weights when it loads them (default auto)");
   flags.Switch("--force", &options.replace,
                "Where OUT is a folder that was converted before, delete it and all it holds once the new one is whole");

@@ -24,8 +24,8 @@ void AddBaseFormat(FlagSet& flags, EngineOptions& options) {
   flags.Value(
       "--weights", "FORMAT",
       [&options](const std::string& value) { options.weights = ParseChoice("--weights", value, kWeightFormats); },
-      "Bits of weights and of what they multiply: auto (as in the folder), stored, f32, bf16, w8a8, w4a8, w8a16\nor "
-      "w4a16 (default auto). Floats are converted as they are loaded; 'hydrant convert' does it once");
+      "auto (as in the folder), stored, f32, bf16, w8a8, w4a8, w8a16 or w4a16 (default auto); w4a8: weights in 4 bits, "
+      "what they multiply in 8. Other floats are converted at every start; 'hydrant convert' does it once");
 }
 
 }  // namespace
@@ -38,8 +38,9 @@ void AddBaseFlags(FlagSet& flags, EngineOptions& options) {
 }
 
 void AddModelFlags(FlagSet& flags, EngineOptions& options) {
-  flags.Text("--model", "DIR", &options.model, "Base model folder");
-  flags.Text("--draft", "DIR", &options.draft, "Folder with Hydra or Medusa heads; without it: plain decoding");
+  flags.Text("--model", "DIR", &options.model,
+             "Base model folder (default of 'run': the embedded tale-14m with its heads)");
+  flags.Text("--draft", "DIR", &options.draft, "Folder with Hydra or Medusa heads (default: none)");
   AddWeightFlags(flags, options);
 }
 
@@ -59,8 +60,7 @@ void AddWeightFlags(FlagSet& flags, EngineOptions& options) {
     flags.Value(flag, "FILE", set, help);
   };
   file("--draft-vocab", &options.draft_vocab,
-       "Heads draft these tokens only: a JSON array of ids. The text stays the same; fewer bytes a step, fewer tokens "
-       "accepted");
+       "Heads draft these tokens only, a JSON array of ids; changes the speed, not the text");
   file("--draft-vocab-text", &options.draft_vocab_text,
        "The same with the --draft-vocab-size most frequent tokens of a text");
   flags.Value(
@@ -79,24 +79,19 @@ void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
       [&options](const std::string& value) {
         options.threads = static_cast<int32_t>(ParseInteger("--threads", value, 0, 1024));
       },
-      "Threads; 0 = one for each core that this process may use and the model has work for (default 0)");
-  flags.Text(
-      "--cpu-target", "NAME", &options.cpu_target,
-      CpuTargetChoices() +
-          " (default auto: the best of this machine, for small models amx-quads where that is amx; amx-twin, amx "
-          "with its tiles in software, is for tests)");
+      "0 = one for each core that this process may use and the model has work for (default 0)");
+  flags.Text("--cpu-target", "NAME", &options.cpu_target,
+             "Instructions to use: " + CpuTargetChoices() + " (default auto: the best of this machine for the model)");
   flags.Value(
       "--kv-type", "TYPE",
       [&options](const std::string& value) { options.kv_type = ParseChoice("--kv-type", value, kKvTypes); },
-      "Keys and values are kept as f32, bf16 or f16; with bf16 amx and amx-quads may write another text than other "
-      "targets, with f32 and f16 all write the same (default auto: bf16 under packed weights, else f32)");
+      "Keys and values are kept as f32, bf16 or f16 (default auto: bf16 under packed weights, else f32)");
   flags.Value(
       "--prefill-chunk", "N",
       [&options](const std::string& value) {
         options.prefill_chunk = static_cast<int32_t>(ParseInteger("--prefill-chunk", value, 1, 512));
       },
-      "Prompt rows of one forward, 1 to 512 (default: the fastest with these weights); the result does not depend on "
-      "it");
+      "Prompt tokens that are read at once, 1 to 512; changes the speed, not the text (default: the fastest)");
 }
 
 std::function<void(double share)> PackProgress() {

@@ -34,7 +34,7 @@ constexpr const char* kDescription =
 constexpr const char* kExamples =
     "Examples:\n"
     "  hydrant eval logits --model models/tale-14m --prompt-ids '[1, 334, 3476]' --out logits.safetensors\n"
-    "  hydrant eval logits --model M --draft D --prompt-ids ids.json --path '[17, 4]' --out logits.safetensors\n";
+    "  hydrant eval logits --model M --draft D --prompt-ids ids.json --path '[17, 4]' --out l.safetensors\n";
 
 checkpoint::FloatTensor Named(const char* name, const Matrix& matrix) {
   return {name, {matrix.rows(), matrix.cols()}, matrix.data(), matrix.stride()};

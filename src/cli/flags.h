@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of one command, on top of CLI11: unknown flags are refused with the nearest one, a flag given twice or
+// The flags of one command, on top of CLI11: unknown flags are refused with the nearest one or what it is
+// called here, a flag given twice or
 // without its value is refused, and every value is read by a setter that knows the flag's name.
 #pragma once
 
@@ -26,6 +27,8 @@ class FlagSet {
 
   using Setter = std::function<void(const std::string& value)>;
 
+  // These stand before all others in the help, under this heading, and not in their groups.
+  void First(const std::string& title, std::vector<std::string> flags);
   // Following flags stand under this heading in the help.
   void Group(const std::string& title) { group_ = title; }
   // A flag with one value. `kind` is the placeholder in the help ("DIR", "N").
@@ -52,14 +55,19 @@ class FlagSet {
     bool takes_value = true;
     bool repeats = false;
     Setter set;
+    std::string group, kind, help;
   };
 
   Entry& Add(const std::string& name, const std::string& kind, const std::string& help);
   std::vector<std::string> Checked(const std::vector<std::string>& args) const;
   void RefuseRemaining() const;
   [[noreturn]] void RefuseUnknown(const std::string& word, bool may_be_flag) const;
+  // Where a word without a flag was meant to go; empty where nothing can be said.
+  std::string HintForWord(const std::string& word) const;
 
-  std::string command_;
+  std::string command_, description_, examples_;
+  std::string first_title_;
+  std::vector<std::string> first_;
   std::string group_ = "Options";
   std::unique_ptr<CLI::App> app_;
   std::vector<std::string> order_;

@@ -24,57 +24,59 @@ constexpr std::array<std::string_view, 2> kCandidates = {"coupled", "plain"};
 constexpr std::array<std::string_view, 3> kColors = {"auto", "always", "never"};
 
 constexpr const char* kDescription =
-    "Generate text. With --draft, drafted tokens are verified in trees; the exact rule (the default) gives what plain\n"
-    "decoding gives, token for token. Without a prompt: stdin, or a chat when stdin is a terminal.";
+    "Generate text from a prompt, or chat: without a prompt in a terminal. With --draft the same text comes faster: "
+    "small heads guess the next tokens, and the model keeps those that it would have written itself. The prompt may "
+    "also come from a pipe.";
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  hydrant run --prompt 'Once upon a time'                 the embedded model with its heads\n"
-    "  hydrant run --model vicuna-7b --draft hydra-vicuna-7b --prompt 'Name three rivers.' --show-drafts --stats\n"
-    "  hydrant run --model M --draft D --tree '[[0],[0,0],[1]]' --temperature 0.8 --top-p 0.9 --seed 7 --prompt-file "
-    "p.txt\n"
-    "  hydrant run --model M --draft D --accept typical --epsilon 0.15 --temperature 0.7 --prompt 'A poem.'   (lossy)\n"
-    "  hydrant run --model M --lookup 8 --prompt-file report.txt             drafts from the text itself, no heads\n"
+    "  hydrant run --prompt 'Once upon a time'                     the embedded model with its heads\n"
+    "  hydrant run --model vicuna-7b --draft hydra-vicuna-7b --prompt 'Name three rivers.' --show-drafts\n"
+    "  hydrant run --model M --draft D --temperature 0.8 --top-p 0.9 --seed 7 --prompt-file p.txt\n"
+    "  hydrant run --model M --draft D --tree '[[0],[0,0],[1]]' --prompt 'A poem.' --compare-plain\n"
+    "  hydrant run --model M --draft D --accept typical --temperature 0.7 --prompt 'A poem.'\n"
+    "  hydrant run --model M --lookup 8 --prompt-file report.txt   guesses from the text itself, no heads\n"
     "  hydrant run --model M --prompt-ids '[1, 306, 626]' --json\n"
-    "  hydrant run --model M --draft D                         chat; /help lists what can be typed\n";
+    "  hydrant run --model M --draft D                             chat; /help lists what can be typed\n";
 
 // Beside those that name a model and its heads.
 void AddDraftingFlags(FlagSet& flags, RunOptions& options) {
   flags.Repeated(
       "--tree", "TREE", [&options](const std::string& value) { options.trees.push_back(value); },
-      "Preset name, JSON file or literal list of paths (default: the heads' trees.json, else mc_sim_7b_63); may be "
-      "given several times with --compare-plain: all are tried first, and the fastest is used");
+      "Draft tree: a preset ('hydrant tree list'), a JSON file or a list of paths (default: the heads' trees.json, "
+      "else "
+      "mc_sim_7b_63); with --compare-plain several may be given, and the fastest is used");
   flags.Repeated(
       "--draft-p-min", "X",
       [&options](const std::string& value) {
         options.draft_p_mins.push_back(ParseFloat("--draft-p-min", value, {.min = 0, .max = 1}));
       },
-      "Leave drafted tokens out that their head gives less than X, and draft nothing below a path of less: fewer rows "
-      "where heads are unsure (default 0: whole trees); may be given several times like --tree");
+      "Leave out drafted tokens whose probability is below X by their head (default 0: whole trees); several as with "
+      "--tree");
   flags.Repeated(
       "--lookup", "N",
       [&options](const std::string& value) {
         options.lookups.push_back(static_cast<int32_t>(ParseInteger("--lookup", value, 0, 64)));
       },
-      "Where the text's last tokens stood before, in prompt or reply, draft up to N tokens (0 to 64) that followed "
-      "them, in place of the heads; works without heads too (default 0: never); may be given several times like "
-      "--tree");
+      "Where the last tokens stood before in prompt or reply, draft up to N tokens (0 to 64) that followed them, with "
+      "or "
+      "without heads (default 0: never); several as with --tree");
   flags.Value(
       "--lookup-min", "N",
       [&options](const std::string& value) {
         options.request.lookup.min_match = static_cast<int32_t>(ParseInteger("--lookup-min", value, 1, 64));
       },
-      "Last tokens that must have stood together before; no more tokens are drafted than agree (default 3)");
+      "How many last tokens must have stood together before (default 3)");
 }
 
 void AddPromptFlags(FlagSet& flags, RunOptions& options) {
   flags.Group("Prompt");
-  flags.Text("--prompt", "TEXT", &options.prompt, "The prompt; under a chat template, one user message");
-  flags.Text("--prompt-file", "FILE", &options.prompt, "The same from a file, to the byte (at most 64 MB)");
+  flags.Text("--prompt", "TEXT", &options.prompt, "The prompt; one user message under a chat template");
+  flags.Text("--prompt-file", "FILE", &options.prompt, "The prompt from a file, to the byte (at most 64 MB)");
   flags.Value(
       "--prompt-ids", "LIST|FILE",
       [&options](const std::string& value) { options.request.prompt_ids = ParseIdList("--prompt-ids", value, true); },
-      "Token ids as a JSON array, used exactly as given: no BOS, no template, no tokenizer needed");
+      "Token ids as a JSON array, used exactly as given: no BOS, no template");
   flags.Value(
       "--system", "TEXT", [&options](const std::string& value) { options.system = value; },
       "System message of the chat template");
@@ -86,7 +88,7 @@ void AddPromptFlags(FlagSet& flags, RunOptions& options) {
         choices.insert(choices.end(), {"none", "auto"});
         options.template_name = ParseChoice("--template", value, choices);
       },
-      "Chat template by name; none = raw text; auto = the model's own, else none (default auto)");
+      "Chat template by name; none: the text is continued as it is; auto: the model's own, else none (default auto)");
 }
 
 void AddSamplingFlags(FlagSet& flags, SamplingOptions& sampling) {
@@ -112,7 +114,7 @@ void AddSamplingFlags(FlagSet& flags, SamplingOptions& sampling) {
   number("--frequency-penalty", &sampling.frequency_penalty, {.min = -100, .max = 100}, "Over the output (default 0)");
   flags.Value(
       "--seed", "N", [&sampling](const std::string& value) { sampling.seed = ParseSeed("--seed", value); },
-      "0 to 2^64-1; the same seed gives the same text with any drafter and tree (default 0)");
+      "0 to 2^64-1; the same seed gives the same text, with any heads and tree (default 0)");
 }
 
 void AddStopFlags(FlagSet& flags, StopOptions& stop) {
@@ -140,35 +142,36 @@ void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept) {
       [&accept](const std::string& value) {
         accept.rule = ParseChoice("--accept", value, kRules) == "typical" ? AcceptRule::kTypical : AcceptRule::kExact;
       },
-      "exact, or typical: longer steps, but not the base model's distribution (default exact)");
+      "exact: the text is the model's own; typical: faster, and the text may differ (default exact)");
   flags.Value(
       "--epsilon", "X",
       [&accept](const std::string& value) { accept.epsilon = ParseFloat("--epsilon", value, {.min = 0, .max = 1}); },
-      "Typical: hard limit of the probability (default 0.09)");
+      "Typical: a token of at least this probability is kept (default 0.09)");
   flags.Value(
       "--alpha", "X",
       [&accept](const std::string& value) { accept.alpha = ParseFloat("--alpha", value, {.min = 0, .max = 100}); },
-      "Typical: factor of exp(-entropy) (default 0.3; sqrt(epsilon) where only --epsilon is given)");
+      "Typical: or of X * exp(-entropy), whichever is less (default 0.3; sqrt(epsilon) beside --epsilon alone)");
   flags.Value(
       "--root", "HOW",
       [&accept](const std::string& value) {
         accept.root = ParseChoice("--root", value, kRoots) == "argmax" ? RootChoice::kArgmax : RootChoice::kSampled;
       },
-      "Typical: the token after the accepted ones is sampled, or the argmax (default sampled)");
+      "Typical: the token after the kept ones is sampled or argmax, the most likely one (default sampled)");
   flags.Value(
       "--candidates", "HOW",
       [&accept](const std::string& value) {
         accept.candidates = ParseChoice("--candidates", value, kCandidates) == "plain" ? CandidateNoise::kPlain
                                                                                        : CandidateNoise::kCoupled;
       },
-      "Drafts are ranked with the verifier's own noise (coupled) or without (plain) (default coupled; plain under "
-      "typical acceptance)");
+      "When sampling, drafted tokens are drawn with the model's own random numbers (coupled), or are the most likely "
+      "ones "
+      "(plain) (default coupled; plain under typical acceptance)");
 }
 
 void AddOutputFlags(FlagSet& flags, RunOptions& options) {
   flags.Group("Output");
   flags.Switch("--json", &options.json, "Print one JSON object instead of the text");
-  flags.Switch("--stats", &options.stats, "Afterwards print tokens per step, acceptance by depth and times to stderr");
+  flags.Switch("--stats", &options.stats, "Afterwards print tokens per step, accepted drafts and times to stderr");
   flags.Switch("--show-drafts", &options.show_drafts, "In a terminal, colour each accepted token by its depth");
   flags.Value(
       "--color", "WHEN",
@@ -179,7 +182,7 @@ void AddOutputFlags(FlagSet& flags, RunOptions& options) {
       "auto, always or never (default auto)");
   flags.Switch(
       "--compare-plain", &options.compare_plain,
-      "Also decode plainly, at least three times each in turn; check that the tokens are equal and print both speeds");
+      "Also generate without drafts, several times in turn; check that the text is the same and print both speeds");
 }
 
 void CheckPrompt(const FlagSet& flags, RunOptions& options) {
@@ -259,7 +262,7 @@ void CheckModelAndOutput(const FlagSet& flags, const RunOptions& options) {
 std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   RunOptions options;
   FlagSet flags("hydrant run", kDescription, kExamples);
-  flags.Group("Model (default: the embedded tale-14m with its heads)");
+  flags.Group("Weights and drafts");
   AddModelFlags(flags, options.engine);
   AddDraftingFlags(flags, options);
   AddPromptFlags(flags, options);
@@ -269,6 +272,7 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   AddOutputFlags(flags, options);
   flags.Group("Machine");
   AddMachineFlags(flags, options.engine);
+  flags.First("Most used", {"--model", "--draft", "--prompt", "--template", "--max-tokens", "--temperature"});
   if (!flags.Parse(args)) return std::nullopt;
   CheckPrompt(flags, options);
   CheckModelAndOutput(flags, options);

@@ -9,6 +9,7 @@
 #include <limits>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hydrant/error.h"
@@ -179,6 +180,62 @@ TEST(RunFlagsTest, UnknownNamesAreRefusedWithTheNearest) {
   EXPECT_THAT(Refusal({"--temprature", "1"}), HasSubstr("did you mean --temperature?"));
   EXPECT_THAT(Refusal({"--template", "vicunna"}), HasSubstr("did you mean vicuna?"));
   EXPECT_THAT(Refusal({"extra"}), HasSubstr("unexpected argument 'extra'"));
+}
+
+// As llama.cpp, vLLM, Hugging Face's tools and the authors' scripts write them.
+constexpr std::pair<const char*, const char*> kSpellings[] = {{"-m", "--model"},
+                                                              {"--model-path", "--model"},
+                                                              {"--model_path", "--model"},
+                                                              {"-md", "--draft"},
+                                                              {"--speculative-model", "--draft"},
+                                                              {"-p", "--prompt"},
+                                                              {"-f", "--prompt-file"},
+                                                              {"-n", "--max-tokens"},
+                                                              {"-n256", "--max-tokens"},
+                                                              {"--n-predict", "--max-tokens"},
+                                                              {"--n_predict", "--max-tokens"},
+                                                              {"-n-predict", "--max-tokens"},
+                                                              {"--max-new-tokens", "--max-tokens"},
+                                                              {"--max_new_tokens=64", "--max-tokens"},
+                                                              {"--max_tokens", "--max-tokens"},
+                                                              {"-t", "--threads"},
+                                                              {"-t8", "--threads"},
+                                                              {"--num_threads", "--threads"},
+                                                              {"--temp", "--temperature"},
+                                                              {"--top_k", "--top-k"},
+                                                              {"--top_p=0.9", "--top-p"},
+                                                              {"--min_p", "--min-p"},
+                                                              {"-temperature", "--temperature"},
+                                                              {"--repeat-penalty", "--repetition-penalty"},
+                                                              {"--repetition_penalty", "--repetition-penalty"},
+                                                              {"-s", "--seed"},
+                                                              {"-sys", "--system"},
+                                                              {"--system-prompt", "--system"},
+                                                              {"--chat-template", "--template"},
+                                                              {"-r", "--stop"},
+                                                              {"-ctk", "--kv-type"},
+                                                              {"--kv-cache-dtype", "--kv-type"},
+                                                              {"-b", "--prefill-chunk"},
+                                                              {"--dtype", "--weights"},
+                                                              {"--quantization", "--weights"},
+                                                              {"--do_sample", "--temperature"},
+                                                              {"--num-speculative-tokens", "--tree"},
+                                                              {"--medusa-choices", "--tree"},
+                                                              {"--posterior-threshold", "--epsilon"},
+                                                              {"--prompt-lookup-num-tokens", "--lookup"},
+                                                              {"--verbose", "--stats"}};
+
+TEST(RunFlagsTest, SpellingsOfOtherProgramsAreNamed) {
+  for (const auto& [theirs, ours] : kSpellings) {
+    const std::string refusal = Refusal({theirs, "1"}),
+                      flag = std::string(theirs).substr(0, std::string(theirs).find('='));
+    EXPECT_THAT(refusal, testing::StartsWith("unknown flag '" + flag + "' | " + flag + " is " + ours + " here"));
+  }
+  EXPECT_THAT(Refusal({"-c", "4096"}), HasSubstr("the context is the model's own"));
+  EXPECT_THAT(Refusal({"--max-model-len", "4096"}), HasSubstr("the context is the model's own"));
+  EXPECT_THAT(Refusal({"-ngl", "99"}), HasSubstr("CPUs only"));
+  EXPECT_THAT(Refusal({"--lora", "x"}), HasSubstr("merge them"));
+  EXPECT_THAT(Refusal({"-i"}), HasSubstr("without a prompt is a chat"));
 }
 
 }  // namespace
