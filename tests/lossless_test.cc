@@ -210,7 +210,9 @@ void ExpectBatchGivesWhatEachGivesAlone(const EngineOptions& options, int32_t to
 TEST(Lossless, ABatchGivesWhatEachRequestGivesAlone) {
   for (const Formats& formats : EveryFormat()) {
     SCOPED_TRACE(NameOf(formats));
-    ExpectBatchGivesWhatEachGivesAlone(OptionsFor(formats), 5);
+    EngineOptions options = OptionsFor(formats);
+    options.tree = "[[0],[1],[2],[0,0],[0,1],[1,0]]";
+    ExpectBatchGivesWhatEachGivesAlone(options, 5);
   }
 }
 
@@ -227,13 +229,63 @@ TEST(Lossless, ABatchOfTheEmbeddedModelGivesWhatEachRequestGivesAlone) {
   }
 }
 
+// Whatever is chosen, and however long heads wait for what was committed.
+TEST(Lossless, AutoTreesChangeTheSpeedNotTheText) {
+  EngineOptions options = OptionsFor({});
+  options.tree = "auto";
+  Engine engine(options);
+  std::vector<GenerationRequest> requests;
+  std::vector<std::vector<int32_t>> plain;
+  for (uint64_t i = 0; i < 6; ++i) {
+    GenerationRequest request;
+    request.prompt_ids = Prompt();
+    request.prompt_ids.resize(2 + i);
+    request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.9F;
+    request.sampling.seed = i;
+    request.stop = {.max_tokens = 120, .ignore_eos = true, .stop = {}};
+    if (i == 4) request.lookup = {.max_tokens = 4, .min_match = 1};
+    if (i == 5) request.draft_p_min = 0.1F;
+    requests.push_back(request);
+    request.use_drafter = false;
+    plain.push_back(engine.Generate(request).token_ids);
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const GenerationResult alone = engine.Generate(requests[i]);
+    EXPECT_EQ(alone.token_ids, plain[i]) << i;
+    EXPECT_TRUE(alone.tree.is_auto);
+    EXPECT_GE(alone.tree.tried.size(), 2U) << i;
+    EXPECT_FALSE(alone.tree.why.empty());
+  }
+  const std::vector<GenerationResult> together = engine.GenerateBatch(requests);
+  for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(together[i].token_ids, plain[i]) << i;
+}
+
+// Its text depends on the tree, so it would depend on measured times.
+TEST(Lossless, TypicalAcceptanceKeepsAFixedTree) {
+  GenerationRequest request;
+  request.prompt_ids = Prompt();
+  request.stop.max_tokens = 20;
+  request.sampling.temperature = 0.7F;
+  request.accept.rule = AcceptRule::kTypical;
+  EngineOptions options = OptionsFor({});
+  const GenerationResult by_default = Engine(options).Generate(request);
+  EXPECT_EQ(by_default.tree.chosen.name, "mc_sim_7b_63");
+  EXPECT_FALSE(by_default.tree.is_auto);
+  options.tree = "auto";
+  Engine refuses(options);
+  EXPECT_THROW(refuses.Generate(request), UserError);
+  request.accept.rule = AcceptRule::kExact;
+  EXPECT_TRUE(refuses.Generate(request).tree.is_auto);
+}
+
 TEST(Lossless, AnotherTreeChangesTheStepsNotTheText) {
-  Engine engine(OptionsFor({}));
+  EngineOptions options = OptionsFor({});
+  options.tree = "[[0],[0,0],[1]]";
+  Engine engine(options);
   GenerationRequest request;
   request.prompt_ids = Prompt();
   request.stop = {.max_tokens = 60, .ignore_eos = true, .stop = {}};
   const GenerationResult first = engine.Generate(request);
-  const std::string name = engine.info().tree_name;
   engine.UseTree("[[0]]");
   EXPECT_EQ(engine.info().tree_nodes, 1);
   EXPECT_EQ(engine.info().tree_json, "[[0]]");
@@ -246,7 +298,9 @@ TEST(Lossless, AnotherTreeChangesTheStepsNotTheText) {
   EXPECT_THROW(engine.UseTree("chian"), UserError);
   EXPECT_EQ(engine.Generate(request).num_emitted, chain.num_emitted);
   engine.UseTree("");
-  EXPECT_EQ(engine.info().tree_name, name);
+  EXPECT_EQ(engine.info().tree_name, "auto");
+  EXPECT_EQ(engine.Generate(request).token_ids, first.token_ids);
+  engine.UseTree(options.tree);
   EXPECT_EQ(engine.Generate(request).num_emitted, first.num_emitted);
   EngineOptions plain;
   plain.model = Golden("base_mha");

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ inline Outcome Hydrant(const std::vector<std::string>& args, const std::string& 
   argv.push_back(nullptr);
   const pid_t child = fork();
   if (child == 0) {
+    // What a test runs learns from no other run, and leaves nothing behind.
+    setenv("XDG_CACHE_HOME", dir.path().c_str(), 1);
     dup2(open(in.c_str(), O_RDONLY), STDIN_FILENO);
     dup2(open(out.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
     dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);

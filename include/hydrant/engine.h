@@ -22,7 +22,11 @@ struct LoadedModel;  // of the library's own
 struct EngineOptions {
   std::string model;                // folder in Hugging Face layout
   std::string draft;                // folder with heads; empty = plain decoding
-  std::string tree;                 // preset name, JSON file, or literal list; empty = the default tree
+  // Preset name, JSON file, literal list, or "auto": chosen step by step, by what steps take and give on this machine
+  // (docs/algorithms/tree_auto.md). Empty = auto under the exact rule; under typical acceptance, whose text depends on
+  // the tree, the heads' trees.json, else mc_sim_7b_63.
+  std::string tree;
+  std::string tree_memory;  // folder in which auto keeps what it learns from run to run; empty = nowhere
   int32_t threads = 0;              // 0 = as many as this process may use and the model has work for
   std::string cpu_target = "auto";  // auto | portable | avx2 | avx-vnni | avx512 | amx-quads | amx | amx-twin
   std::string kv_type = "auto";     // auto | f32 | bf16 | f16; auto: bf16 under packed weights, else f32
@@ -44,9 +48,9 @@ struct EngineOptions {
 struct EngineInfo {
   std::string model_family;     // "llama", "mistral", "qwen2", "qwen3"
   std::string drafter;          // "none", "medusa", "hydra", "hydra++"
-  std::string tree_name;        // preset name, file name or "custom"
-  std::string tree_json;        // the tree's paths as a JSON list; "[]" when there is no drafter
-  int32_t tree_nodes = 0;       // drafted nodes, root not counted
+  std::string tree_name;        // "auto", preset name, file name or "custom"; "none" when there is no drafter
+  std::string tree_json;        // the tree's paths as a JSON list; "[]" for "auto" and when there is no drafter
+  int32_t tree_nodes = 0;       // drafted nodes, root not counted; auto: at most
   int32_t num_heads = 0;        // draft heads, K
   int32_t num_draft_vocab = 0;  // tokens that they may draft; 0 without heads
   std::string cpu_target;       // the active one
@@ -85,7 +89,7 @@ class Engine {
 
   const EngineInfo& info() const;
 
-  // Drafts by another tree from the next request on, named as EngineOptions::tree names it; empty = the default one.
+  // Drafts by another tree from the next request on, named as EngineOptions::tree names it.
   // Throws UserError, and keeps the tree in use, where there are no heads or the tree does not fit them.
   void UseTree(const std::string& tree);
 

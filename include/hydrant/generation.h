@@ -108,6 +108,25 @@ struct PhaseTimes {
   double commit = 0;   // KV copies, stop rules, text
 };
 
+// A tree, and what its steps were like.
+struct TreeUse {
+  std::string name;            // preset name, file name, "custom", or auto's own such as "chain of 2"; "nothing"
+  std::string choices = "[]";  // its paths as a JSON list
+  int32_t nodes = 0;           // drafted nodes, root not counted
+  int64_t steps = 0;           // of this request
+  double tokens_per_step = 1;  // auto only: what a step is held to give, and to take, by all steps so far
+  double milliseconds = 0;
+};
+
+// Which tree a request's steps drafted.
+struct TreeReport {
+  bool is_auto = false;        // chosen step by step
+  TreeUse chosen;              // auto: the tree that is held to be fastest at the end
+  std::vector<TreeUse> tried;  // auto: those that a step was taken with, now or before; "nothing" (plain) among them
+  std::string why;             // auto: in one sentence
+  std::string problem;         // auto: why what it has learned is not kept; empty: it is, or shall not be
+};
+
 struct GenerationResult {
   std::vector<int32_t> token_ids;  // what the user gets, after the cut; an EOS that ended it included
   std::string text;                // stop string cut, EOS left out; empty without a tokenizer
@@ -122,6 +141,7 @@ struct GenerationResult {
   // Per depth d = 1..: steps whose tree had a node at that depth, and steps that gave the reply a token from there.
   std::vector<int64_t> depth_offered;
   std::vector<int64_t> depth_accepted;
+  TreeReport tree;
   PhaseTimes phase_ms;
 
   // What the user gets of a step: drafted tokens that the base model accepts after the reply's end do not count, nor

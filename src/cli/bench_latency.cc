@@ -89,7 +89,8 @@ void AddPromptFlags(FlagSet& flags, Options& options) {
 
 void AddTreeFlags(FlagSet& flags, Options& options) {
   flags.Text("--tree", "TREE", &options.engine.tree,
-             "Of all heads: a preset, a file or a list (default: each one's own)");
+             "Of all heads: a preset, a file, a list, or auto (default auto, which learns in the untimed round)");
+  AddTreeMemoryFlag(flags, options.engine);
   flags.Value(
       "--draft-p-min", "X",
       [&options](const std::string& value) {
@@ -232,6 +233,7 @@ Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engin
       one["head_weights"] = own.head_weights;
       one["head_weight_bytes"] = own.head_weight_bytes;
       one["tree"] = {{"name", own.tree_name}, {"nodes", own.tree_nodes}};
+      if (row.tree.is_auto) one["tree_chosen"] = {{"name", row.tree.chosen.name}, {"why", row.tree.why}};
     }
     PutSpread(one, "ms", row.ms);
     PutSpread(one, "tokens_per_second", row.tokens_per_second);
@@ -254,10 +256,14 @@ std::string LatencyText(std::span<const eval::LatencyMethod> methods, const eval
                                  "least .. most", "tokens/s", "speedup");
   for (size_t m = 0; m < result.rows.size(); ++m) {
     const eval::LatencyRow& row = result.rows[m];
-    const int32_t nodes = methods[m].use_drafter ? methods[m].engine->info().tree_nodes : 0;
-    text += fmt::format("{:28} {:5} {:11.2f} {:9.1f} {:>19} {:9.1f} {:7.2f}x\n", methods[m].name, nodes,
-                        row.tokens_per_step, row.ms.median, fmt::format("{:.1f} .. {:.1f}", row.ms.min, row.ms.max),
-                        row.tokens_per_second.median, row.speedup.median);
+    text +=
+        fmt::format("{:28} {:5.1f} {:11.2f} {:9.1f} {:>19} {:9.1f} {:7.2f}x\n", methods[m].name, row.drafted_per_step,
+                    row.tokens_per_step, row.ms.median, fmt::format("{:.1f} .. {:.1f}", row.ms.min, row.ms.max),
+                    row.tokens_per_second.median, row.speedup.median);
+  }
+  for (size_t m = 0; m < result.rows.size(); ++m) {
+    const TreeReport& tree = result.rows[m].tree;
+    if (tree.is_auto) text += fmt::format("{}: tree auto, {} ({})\n", methods[m].name, tree.chosen.name, tree.why);
   }
   const EngineInfo& info = methods.front().engine->info();
   return text +

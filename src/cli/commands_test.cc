@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -278,9 +280,48 @@ TEST(CommandsTest, RunWithHeadsEqualsPlainDecoding) {
   EXPECT_EQ(a["num_emitted"].size(), 23U);
   EXPECT_LT(b["num_emitted"].size(), a["num_emitted"].size());
   EXPECT_EQ(b["drafter"], "hydra++");
-  EXPECT_THAT(b["tree"]["name"].get<std::string>(), testing::EndsWith("trees.json"))
-      << "the heads bring their own tree";
+  EXPECT_EQ(b["tree"], "auto");
+  EXPECT_EQ(a["tree"], nullptr);
+  const Json& chosen = b["tree_chosen"];
+  EXPECT_TRUE(chosen["why"].is_string());
+  EXPECT_TRUE(chosen["choices"].is_array());
+  int64_t steps = 0;
+  for (const Json& tried : chosen["tried"]) steps += tried["steps"].get<int64_t>();
+  EXPECT_EQ(steps, static_cast<int64_t>(b["num_emitted"].size()));
   EXPECT_EQ(b["finish_reason"], "length");
+}
+
+TEST(CommandsTest, RunKeepsWhatAutoTreesLearn) {
+  const test::TempDir dir;
+  const std::string memory = dir.path() + "/trees";
+  const std::vector<std::string> args = {"run",          "--model",       Model(),        "--draft", Heads(),
+                                         "--prompt-ids", "[334]",         "--max-tokens", "40",      "--ignore-eos",
+                                         "--json",       "--tree-memory", memory};
+  const Json first = JsonOf(Hydrant(args)), second = JsonOf(Hydrant(args));
+  ASSERT_EQ(std::distance(std::filesystem::directory_iterator(memory), {}), 1);
+  const auto steps_of_nothing = [](const Json& json) {
+    return json["tree_chosen"]["tried"][0]["steps"].get<int64_t>();
+  };
+  EXPECT_GE(steps_of_nothing(first), 2) << "the first run measures plain steps";
+  EXPECT_GE(second["tree_chosen"]["tried"].size(), first["tree_chosen"]["tried"].size());
+  EXPECT_EQ(second["token_ids"], first["token_ids"]);
+  // A file that cannot be used is said to be one, and replaced.
+  const std::string file = std::filesystem::directory_iterator(memory)->path();
+  for (const char* text : {"{", "{\"format\":1}", "[1]", "\xff"}) {
+    std::ofstream(file, std::ios::binary) << text;
+    const Json after = JsonOf(Hydrant(args));
+    EXPECT_THAT(base::DumpJson(after["warnings"]), HasSubstr("learned before is not used")) << text;
+    EXPECT_EQ(after["token_ids"], first["token_ids"]);
+    EXPECT_THAT(ReadBack(file), HasSubstr("\"kinds\":[{"));
+  }
+  // A folder that cannot be written is a warning too: the text is there.
+  std::vector<std::string> odd = args;
+  odd.back() = file + "/below-a-file";
+  const Outcome kept_nothing = Hydrant(odd);
+  EXPECT_EQ(kept_nothing.code, 0);
+  EXPECT_THAT(kept_nothing.err, HasSubstr("is not kept"));
+  odd.back() = "none";
+  EXPECT_EQ(Hydrant(odd).code, 0);
 }
 
 TEST(CommandsTest, RunCountsOnlyTheTokensThatTheUserGets) {
@@ -367,7 +408,8 @@ TEST(CommandsTest, RunReadsWhatConvertWrites) {
   EXPECT_EQ(made_heads.code, 0) << made_heads.err;
   EXPECT_THAT(made_heads.out, AllOf(StartsWith(heads_out + "/"), HasSubstr(" tensors packed, ")));
 
-  const std::vector<std::string> rest = {"--prompt-ids", "[1, 382, 395]", "--max-tokens", "20", "--json"};
+  const std::vector<std::string> rest = {"--prompt-ids", "[1, 382, 395]", "--max-tokens", "20",
+                                         "--tree",       "single",        "--json"};
   std::vector<std::string> mapped = {"run", "--model", out, "--draft", heads_out};
   std::vector<std::string> at_load = {"run", "--model", base, "--draft", heads, "--weights", "w4a8"};
   mapped.insert(mapped.end(), rest.begin(), rest.end());

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 #include <memory>
 #include <string_view>
 
@@ -26,6 +27,15 @@ void AddBaseFormat(FlagSet& flags, EngineOptions& options) {
       [&options](const std::string& value) { options.weights = ParseChoice("--weights", value, kWeightFormats); },
       "auto (as in the folder), stored, f32, bf16, w8a8, w4a8, w8a16 or w4a16 (default auto); w4a8: weights in 4 bits, "
       "what they multiply in 8. Other floats are converted at every start; 'hydrant convert' does it once");
+}
+
+// As freedesktop.org's base directory specification has it; empty where there is no home.
+std::string CacheFolder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/') {
+    return std::string(cache) + "/hydrant";
+  }
+  const char* home = std::getenv("HOME");
+  return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/hydrant" : "";
 }
 
 }  // namespace
@@ -69,6 +79,19 @@ void AddWeightFlags(FlagSet& flags, EngineOptions& options) {
         options.draft_vocab_size = static_cast<int32_t>(ParseInteger("--draft-vocab-size", value, 1, 1 << 24));
       },
       "How many tokens of --draft-vocab-text");
+}
+
+void AddTreeMemoryFlag(FlagSet& flags, EngineOptions& options) {
+  options.tree_memory = CacheFolder();
+  if (!options.tree_memory.empty()) options.tree_memory += "/trees";
+  flags.Value(
+      "--tree-memory", "DIR",
+      [&options](const std::string& value) {
+        if (value.empty()) throw UserError("--tree-memory is empty", "name a folder, or none");
+        options.tree_memory = value == "none" ? "" : value;
+      },
+      "Where --tree auto keeps what it learns of model, heads and machine from run to run; none = nowhere (default "
+      "~/.cache/hydrant/trees)");
 }
 
 std::string CpuTargetChoices() { return fmt::format("{}", fmt::join(kernels::CpuTargetNames(), ", ")); }

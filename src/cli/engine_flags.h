@@ -18,6 +18,8 @@ void AddBaseFlags(FlagSet& flags, EngineOptions& options);
 void AddModelFlags(FlagSet& flags, EngineOptions& options);
 // --weights, --head-weights and the draft vocabulary.
 void AddWeightFlags(FlagSet& flags, EngineOptions& options);
+// --tree-memory; without it the user's cache folder.
+void AddTreeMemoryFlag(FlagSet& flags, EngineOptions& options);
 // --threads, --cpu-target, --kv-type, --prefill-chunk.
 void AddMachineFlags(FlagSet& flags, EngineOptions& options);
 

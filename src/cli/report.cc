@@ -47,6 +47,15 @@ void AddSettings(const RunOptions& options, Json& json) {
   json["ignore_eos"] = options.request.stop.ignore_eos;
 }
 
+Json TreeUseJson(const TreeUse& tree, bool is_auto) {
+  Json json = {{"name", tree.name}, {"nodes", tree.nodes}, {"choices", base::ParseJson(tree.choices, "tree")}};
+  if (!is_auto) return json;
+  json["steps"] = tree.steps;
+  json["tokens_per_step"] = tree.tokens_per_step;
+  json["ms_per_step"] = tree.milliseconds;
+  return json;
+}
+
 void AddEngine(const RunOptions& options, const EngineInfo& info, Json& json) {
   json["version"] = HYDRANT_VERSION;
   json["model"] = options.engine.model;
@@ -54,11 +63,6 @@ void AddEngine(const RunOptions& options, const EngineInfo& info, Json& json) {
   json["draft"] = options.engine.draft.empty() ? Json() : Json(options.engine.draft);
   json["drafter"] = info.drafter;
   json["num_heads"] = info.num_heads;
-  json["tree"] = nullptr;
-  if (!options.engine.draft.empty()) {
-    json["tree"] = {
-        {"name", info.tree_name}, {"nodes", info.tree_nodes}, {"choices", base::ParseJson(info.tree_json, "tree")}};
-  }
   json["threads"] = info.threads;
   json["cpu_target"] = info.cpu_target;
   json["weights"] = info.weights;
@@ -97,6 +101,33 @@ double DecodeTokensPerSecond(const GenerationResult& result) {
   return Rate(static_cast<double>(result.token_ids.size() - 1), result.seconds() * 1000 - result.phase_ms.prefill);
 }
 
+static void AddTree(const TreeReport& tree, bool has_heads, Json& json) {
+  json["tree"] = nullptr;
+  json["tree_chosen"] = nullptr;
+  if (!has_heads) return;
+  if (!tree.is_auto) {
+    json["tree"] = TreeUseJson(tree.chosen, false);
+    return;
+  }
+  json["tree"] = "auto";
+  json["tree_chosen"] = TreeUseJson(tree.chosen, true);
+  json["tree_chosen"]["why"] = tree.why;
+  json["tree_chosen"]["tried"] = Json::array();
+  for (const TreeUse& tried : tree.tried) json["tree_chosen"]["tried"].push_back(TreeUseJson(tried, true));
+}
+
+static std::string TreeText(const TreeReport& tree) {
+  if (!tree.is_auto) return "";
+  std::string text = fmt::format("tree auto: {} ({})\n", tree.chosen.name, tree.why);
+  if (tree.tried.empty()) return text;
+  text += "tree           steps  tokens/step  ms/step\n";
+  for (const TreeUse& tried : tree.tried) {
+    text += fmt::format("{:14} {:5}  {:11.2f}  {:7.3f}\n", tried.name, tried.steps, tried.tokens_per_step,
+                        tried.milliseconds);
+  }
+  return text;
+}
+
 Json RunJson(const RunOptions& options, const std::string& resolved_template, const EngineInfo& info,
              std::span<const int32_t> prompt_ids, const GenerationResult& result) {
   Json json;
@@ -121,6 +152,8 @@ Json RunJson(const RunOptions& options, const std::string& resolved_template, co
   json["system"] = options.system ? Json(*options.system) : Json();
   AddSettings(options, json);
   AddEngine(options, info, json);
+  AddTree(result.tree, !options.engine.draft.empty(), json);
+  if (!result.tree.problem.empty()) json["warnings"].push_back(result.tree.problem);
   return json;
 }
 
@@ -140,6 +173,7 @@ std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResul
         "of those {} looked up, in {} steps; {:.1f} % accepted\n", result.num_looked_up, result.num_lookup_steps,
         100 * static_cast<double>(result.num_looked_up_accepted) / static_cast<double>(result.num_looked_up));
   }
+  text += TreeText(result.tree);
   if (!result.depth_offered.empty()) text += "depth  offered  accepted    rate\n";
   for (size_t d = 0; d < result.depth_offered.size(); ++d) {
     const int64_t offered = result.depth_offered[d];

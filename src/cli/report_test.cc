@@ -27,6 +27,9 @@ GenerationResult Sample() {
   result.token_depth = {0, 1, 0, 0};
   result.depth_offered = {2, 2};
   result.depth_accepted = {1, 0};
+  result.tree.chosen.name = "chain";
+  result.tree.chosen.choices = "[[0],[0,0]]";
+  result.tree.chosen.nodes = 2;
   result.phase_ms = {.prefill = 500, .draft = 100, .forward = 1300, .verify = 60, .commit = 40};
   return result;
 }
@@ -81,6 +84,28 @@ TEST(ReportTest, JsonHasTheResultAndEverySetting) {
   EXPECT_THAT(line, HasSubstr("\"temperature\":0.8,"));
   EXPECT_THAT(line, HasSubstr("\"seed\":18446744073709551615"));
   EXPECT_THAT(line, HasSubstr("caf\\u00e9"));
+}
+
+TEST(ReportTest, AutoTreesSayWhatWasChosenAndWhy) {
+  RunOptions options;
+  options.engine.draft = "D";
+  GenerationResult result = Sample();
+  result.tree.is_auto = true;
+  result.tree.why = "chain gives 1.50 tokens";
+  result.tree.problem = "not kept";
+  result.tree.chosen = {
+      .name = "chain", .choices = "[[0],[0,0]]", .nodes = 2, .steps = 2, .tokens_per_step = 1.5, .milliseconds = 3};
+  result.tree.tried = {result.tree.chosen};
+  const base::Json json = RunJson(options, "none", Info(), {}, result);
+  EXPECT_EQ(json["tree"], "auto");
+  EXPECT_EQ(json["tree_chosen"]["name"], "chain");
+  EXPECT_EQ(json["tree_chosen"]["choices"], base::Json::parse("[[0],[0,0]]"));
+  EXPECT_EQ(json["tree_chosen"]["why"], "chain gives 1.50 tokens");
+  EXPECT_EQ(json["tree_chosen"]["tried"][0]["ms_per_step"], 3);
+  EXPECT_EQ(json["warnings"], base::Json({"not kept"}));
+  const std::string text = StatsText({}, result);
+  EXPECT_THAT(text, HasSubstr("tree auto: chain (chain gives 1.50 tokens)"));
+  EXPECT_THAT(text, HasSubstr("chain              2         1.50    3.000"));
 }
 
 TEST(ReportTest, TextIsNullWithoutATokenizer) {

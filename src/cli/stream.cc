@@ -29,11 +29,14 @@ GenerationResult StreamReply(Engine& engine, const GenerationRequest& request, b
     return !Interrupted();
   });
   if (printed < result.text.size()) Print(result.text.substr(printed));  // held back when Ctrl-C came
+  if (!result.tree.problem.empty()) PrintWarnings({result.tree.problem});
   return result;
 }
 
 GenerationResult GenerateSilently(Engine& engine, const GenerationRequest& request) {
-  return engine.Generate(request, [](const Emission&) { return !Interrupted(); });
+  GenerationResult result = engine.Generate(request, [](const Emission&) { return !Interrupted(); });
+  if (!result.tree.problem.empty()) PrintWarnings({result.tree.problem});
+  return result;
 }
 
 }  // namespace hydrant::cli

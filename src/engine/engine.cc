@@ -12,6 +12,7 @@
 #include "sequence/sequence.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/utf8.h"
+#include "tree/parse.h"
 
 namespace hydrant {
 
@@ -28,6 +29,7 @@ struct Engine::Impl {
   void EnsurePool(int32_t num_blocks);
   void Admit(std::span<const GenerationRequest> requests);
   sequence::SequenceSetup SetupFor(const GenerationRequest& request) const;
+  TreeReport ReportTree(const sequence::Sequence& sequence, const engine::StepKind& kind) const;
   std::vector<GenerationResult> Run(std::span<const GenerationRequest> requests, const EmitCallback& on_emit);
 
   std::unique_ptr<engine::LoadedModel> loaded;
@@ -38,8 +40,12 @@ struct Engine::Impl {
 int32_t Engine::Impl::SlotsFor(const GenerationRequest& request) const {
   const int64_t tokens = static_cast<int64_t>(request.prompt_ids.size()) + request.stop.max_tokens;
   const int64_t committed = std::min<int64_t>(tokens, loaded->weights.config.max_positions);
-  const int64_t tree = std::max(loaded->tree.topology.num_nodes(), 1 + request.lookup.max_tokens);
-  const int64_t depth = std::max(loaded->tree.topology.max_depth(), request.lookup.max_tokens);
+  int32_t tree = std::max(loaded->tree.topology.num_nodes(), 1 + request.lookup.max_tokens);
+  int32_t depth = std::max(loaded->tree.topology.max_depth(), request.lookup.max_tokens);
+  if (loaded->auto_trees) {
+    tree = std::max(tree, loaded->auto_trees->max_rows());
+    depth = std::max(depth, loaded->auto_trees->max_depth());
+  }
   return static_cast<int32_t>(committed + tree + depth);
 }
 
@@ -55,6 +61,10 @@ void Engine::Impl::Admit(std::span<const GenerationRequest> requests) {
   for (const GenerationRequest& request : requests) {
     ValidateRequest(request);
     engine::CheckPrompt(*loaded, request.prompt_ids);
+    if (loaded->tree_is_named_auto && request.accept.rule == AcceptRule::kTypical) {
+      throw UserError("the tree is \"auto\" with typical acceptance, whose text would depend on measured times",
+                      "name another tree, or none for the heads' default one");
+    }
     if (!request.stop.stop.empty() && !loaded->tokenizer) {
       throw UserError("stop strings need a tokenizer, and " + loaded->options.model + " has none");
     }
@@ -82,6 +92,20 @@ sequence::SequenceSetup Engine::Impl::SetupFor(const GenerationRequest& request)
   return setup;
 }
 
+TreeReport Engine::Impl::ReportTree(const sequence::Sequence& sequence, const engine::StepKind& kind) const {
+  const GenerationRequest& request = sequence.request();
+  if (!request.use_drafter || !loaded->drafter) return {};
+  if (loaded->auto_trees && request.accept.rule == AcceptRule::kExact) {
+    return loaded->auto_trees->Report(kind, sequence.tree_steps());
+  }
+  TreeReport report;
+  report.chosen.name = loaded->tree.name;
+  report.chosen.choices = tree::ToJson(loaded->tree.topology);
+  report.chosen.nodes = loaded->tree.topology.num_nodes() - 1;
+  report.chosen.steps = static_cast<int64_t>(sequence.num_steps());
+  return report;
+}
+
 std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationRequest> requests,
                                                 const EmitCallback& on_emit) {
   const base::DefaultFloatMode mode;  // outside the thread pool too: tokens are chosen here
@@ -90,6 +114,7 @@ std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationReques
                            .drafter = loaded->drafter.get(),
                            .pool = kv_pool.get(),
                            .topology = &loaded->tree.topology,
+                           .auto_trees = loaded->auto_trees.get(),
                            .prefill_chunk = loaded->options.prefill_chunk,
                            .model = loaded->options.model});
   std::deque<sequence::Sequence> sequences;  // a deque: sequences do not move
@@ -115,7 +140,15 @@ std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationReques
     for (sequence::Sequence* sequence : running) sequence->Emit(on_emit);
   }
   std::vector<GenerationResult> results;
-  for (sequence::Sequence& sequence : sequences) results.push_back(sequence.TakeResult());
+  for (sequence::Sequence& sequence : sequences) {
+    TreeReport tree = ReportTree(sequence, stepper.kind());
+    results.push_back(sequence.TakeResult());
+    results.back().tree = std::move(tree);
+  }
+  if (loaded->auto_trees) {
+    loaded->auto_trees->Save();
+    results.front().tree.problem = loaded->auto_trees->problem();
+  }
   return results;
 }
 

@@ -8,28 +8,12 @@
 #include "base/float_mode.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
-#include "base/paths.h"
 #include "draft/draft_vocab.h"
 #include "hydrant/error.h"
 #include "model/linear_packer.h"
 
 namespace hydrant::engine {
 namespace {
-
-// The user's tree is never cut; the default one is cut to the heads' depth.
-tree::NamedTopology ChooseTree(const std::string& tree, const std::string& folder, int32_t heads) {
-  if (!tree.empty()) return tree::ParseTree(tree);
-  const std::string file = folder + "/trees.json";
-  if (!folder.empty() && base::IsThere(file)) {
-    tree::NamedTopology named = tree::ReadTreeFile(file);
-    named.topology = named.topology.CutToDepth(std::min(heads, named.topology.max_depth()));
-    return named;
-  }
-  const tree::Topology preset = tree::Preset("mc_sim_7b_63");
-  return {.name = "mc_sim_7b_63", .topology = preset.CutToDepth(std::min(heads, preset.max_depth()))};
-}
-
-UserError TreeWithoutHeads() { return UserError("--tree needs heads to fill it", "name their folder with --draft"); }
 
 void CheckOptions(const EngineOptions& options) {
   if (options.model.empty()) throw UserError("no model given", "name its folder with --model");
@@ -152,19 +136,6 @@ void FillInfo(LoadedModel& loaded) {
 }
 
 }  // namespace
-
-void UseTree(LoadedModel& loaded, const std::string& tree) {
-  if (!loaded.drafter) throw TreeWithoutHeads();
-  const int32_t heads = loaded.drafter->max_depth();
-  tree::NamedTopology chosen = ChooseTree(tree, loaded.options.draft, heads);
-  const tree::Limits limits{
-      .num_heads = heads, .vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size), .max_nodes = kMaxRows};
-  tree::CheckFits(chosen.topology, limits, "tree '" + chosen.name + "'");
-  loaded.tree = std::move(chosen);
-  loaded.info.tree_name = loaded.tree.name;
-  loaded.info.tree_json = tree::ToJson(loaded.tree.topology);
-  loaded.info.tree_nodes = loaded.tree.topology.num_nodes() - 1;
-}
 
 DType KvTypeNamed(const std::string& name, const model::ModelWeights& weights) {
   if (name == "auto") return weights.layers.front().q.packed ? DType::kBF16 : DType::kF32;

@@ -8,6 +8,7 @@
 
 #include "base/thread_pool.h"
 #include "draft/drafter.h"
+#include "engine/auto_trees.h"
 #include "hydrant/engine.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
@@ -28,7 +29,9 @@ struct LoadedModel {
   kernels::Queue queue;
   model::ModelWeights weights;
   std::unique_ptr<draft::Drafter> drafter;  // null: none
-  tree::NamedTopology tree;                 // only the root without a drafter
+  tree::NamedTopology tree;                 // only the root without a drafter; with auto_trees: of typical acceptance
+  std::unique_ptr<AutoTrees> auto_trees;    // null: the tree is fixed
+  bool tree_is_named_auto = false;          // else auto_trees are the default
   std::unique_ptr<model::Decoder> decoder;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;  // null: none
   DType kv_type = DType::kF32;
@@ -49,6 +52,7 @@ int ThreadsFor(const model::ModelConfig& config, int allowed);
 
 // Engine::UseTree.
 void UseTree(LoadedModel& loaded, const std::string& tree);
+UserError TreeWithoutHeads();
 
 // EngineOptions::kv_type. "auto": bf16 beside packed weights, whose products are rounded more than that, else f32.
 // Throws UserError for an unknown name.

@@ -11,14 +11,15 @@
 namespace hydrant::engine {
 namespace {
 
-// Rows that wait for the drafter while trees are looked up: as many as fit a block of its keys and values.
-constexpr int64_t kMostUnabsorbed = kernels::kBlockPositions;
+// Rows that wait for the drafter while others draft, or nobody does: a prompt's worth, so that catching up costs what a
+// prompt's rows cost. (16 KB each at 7B.)
+constexpr int64_t kMostUnabsorbed = 256;
 
 // Adds the wall time of a phase to every sequence that took part.
 class PhaseClock {
  public:
   explicit PhaseClock(std::span<sequence::Sequence* const> sequences)
-      : sequences_(sequences), last_(std::chrono::steady_clock::now()) {}
+      : sequences_(sequences), first_(std::chrono::steady_clock::now()), last_(first_) {}
 
   void Lap(double PhaseTimes::*phase) {
     const auto now = std::chrono::steady_clock::now();
@@ -26,10 +27,12 @@ class PhaseClock {
     for (sequence::Sequence* sequence : sequences_) sequence->times().*phase += ms;
     last_ = now;
   }
+  // Of all laps so far.
+  double total_ms() const { return std::chrono::duration<double, std::milli>(last_ - first_).count(); }
 
  private:
   std::span<sequence::Sequence* const> sequences_;
-  std::chrono::steady_clock::time_point last_;
+  std::chrono::steady_clock::time_point first_, last_;
 };
 
 }  // namespace
@@ -73,6 +76,7 @@ bool Stepper::Prefill(sequence::Sequence& sequence, const std::function<bool()>&
 
 void Stepper::Step(std::span<sequence::Sequence* const> sequences) {
   PhaseClock clock(sequences);
+  ChooseTree(sequences);
   Draft(sequences);
   clock.Lap(&PhaseTimes::draft);
   LayOut(sequences);
@@ -81,25 +85,70 @@ void Stepper::Step(std::span<sequence::Sequence* const> sequences) {
   Verify(sequences);
   clock.Lap(&PhaseTimes::verify);
   for (size_t s = 0; s < sequences.size(); ++s) sequences[s]->Commit(verdicts_[s]);
+  Keep(sequences);
   clock.Lap(&PhaseTimes::commit);
-  Absorb(sequences);
-  clock.Lap(&PhaseTimes::draft);
+  ObserveTree(sequences, clock.total_ms());
+}
+
+// Typical acceptance depends on the tree, so that its text would depend on time.
+bool Stepper::IsAuto(const sequence::Sequence& sequence) const {
+  return context_.auto_trees != nullptr && sequence.drafts() && sequence.request().accept.rule == AcceptRule::kExact;
+}
+
+void Stepper::ChooseTree(std::span<sequence::Sequence* const> sequences) {
+  chooser_ = nullptr;
+  all_as_chosen_ = true;
+  bool sampled = false, pruned = false, any = false;
+  for (const sequence::Sequence* sequence : sequences) {
+    any = any || IsAuto(*sequence);
+    all_as_chosen_ = all_as_chosen_ && IsAuto(*sequence) && sequence->looked_up().empty();
+    sampled = sampled || sequence->request().sampling.temperature > 0;
+    pruned = pruned || sequence->request().draft_p_min > 0;
+  }
+  kind_ = KindOfStep(sequences.size(), sampled, pruned);
+  if (any) chooser_ = &context_.auto_trees->For(kind_);
+}
+
+void Stepper::ObserveTree(std::span<sequence::Sequence* const> sequences, double milliseconds) {
+  if (chooser_ == nullptr) return;
+  const auto family_size = context_.auto_trees->family().size();
+  for (sequence::Sequence* sequence : sequences) {
+    if (IsAuto(*sequence)) sequence->CountTree(static_cast<size_t>(chooser_->Next()), family_size);
+  }
+  if (!all_as_chosen_) return;
+  walks_.resize(sequences.size());
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    const tree::Topology& topology = sequences[s]->tree().topology;
+    walks_[s].assign(1, {.num_children = topology.num_children()[0]});
+    for (const tree::NodeId node : verdicts_[s].path) {
+      walks_[s].back().accepted = topology.child_rank()[static_cast<size_t>(node)];
+      walks_[s].push_back({.num_children = topology.num_children()[static_cast<size_t>(node)]});
+    }
+  }
+  chooser_->Observe({.milliseconds = milliseconds, .walks = walks_});
 }
 
 // The tree, cut so that no row passes the context limit.
 const tree::Topology& Stepper::TopologyFor(const sequence::Sequence& sequence) {
   const int32_t room = sequence.depth_room();
   HYDRANT_CHECK(room >= 0);
-  const int32_t depth = sequence.drafts() ? std::min(room, context_.topology->max_depth()) : 0;
-  if (depth == context_.topology->max_depth()) return *context_.topology;
+  const bool is_auto = IsAuto(sequence);
+  const tree::Topology& whole =
+      is_auto ? context_.auto_trees->family()[static_cast<size_t>(chooser_->Next())].topology : *context_.topology;
+  const int32_t depth = sequence.drafts() ? std::min(room, whole.max_depth()) : 0;
+  if (depth == whole.max_depth()) return whole;
+  all_as_chosen_ = false;
+  if (is_auto) return cut_ = whole.CutToDepth(depth);
   tree::Topology& cut = by_depth_[static_cast<size_t>(depth)];
-  if (cut.max_depth() != depth) cut = context_.topology->CutToDepth(depth);
+  if (cut.max_depth() != depth) cut = whole.CutToDepth(depth);
   return cut;
 }
 
 int32_t Stepper::RowsFor(const GenerationRequest& request) const {
   if (!request.use_drafter) return 1;
-  return std::max(context_.topology->num_nodes(), 1 + request.lookup.max_tokens);
+  const bool is_auto = context_.auto_trees != nullptr && request.accept.rule == AcceptRule::kExact;
+  const int32_t rows = is_auto ? context_.auto_trees->max_rows() : context_.topology->num_nodes();
+  return std::max(rows, 1 + request.lookup.max_tokens);
 }
 
 const tree::Topology& Stepper::Chain(int32_t nodes) {
@@ -137,6 +186,7 @@ void Stepper::Draft(std::span<sequence::Sequence* const> sequences) {
                           .output = sequence->output(),
                           .noise = &sequence->noise()});
   }
+  Absorb(sequences);
   if (!proposals_.empty()) context_.drafter->Propose(proposals_);
 }
 
@@ -199,27 +249,36 @@ void Stepper::CheckFinite(const verify::VerifyInput& input, const verify::Verdic
   check(at, verdict.bonus);
 }
 
-// Hands the hidden rows of the committed tokens to the drafter: the root's row and those of the accepted nodes. Where
-// the next tree is looked up they are kept for later, up to kMostUnabsorbed.
-void Stepper::Absorb(std::span<sequence::Sequence* const> sequences) {
+// Keeps the hidden rows of the committed tokens for the drafter: the root's row and those of the accepted nodes.
+void Stepper::Keep(std::span<sequence::Sequence* const> sequences) {
   if (context_.drafter == nullptr) return;
   const Matrix& hidden = context_.drafter->hidden_layer_offset() > 0 ? output_.captured : output_.hidden;
-  const int64_t width = hidden.cols();
-  absorbs_.clear();
-  absorbing_.clear();
+  kept_width_ = hidden.cols();
   for (size_t s = 0; s < sequences.size(); ++s) {
     if (!sequences[s]->drafts() || sequences[s]->finished()) continue;
     std::vector<float>& rows = sequences[s]->unabsorbed();
-    const auto keep = [&](int64_t row) { rows.insert(rows.end(), hidden.row(row), hidden.row(row) + width); };
+    const auto keep = [&](int64_t row) { rows.insert(rows.end(), hidden.row(row), hidden.row(row) + hidden.cols()); };
     keep(first_row_[s]);
     for (const tree::NodeId node : verdicts_[s].path) {
       keep(first_row_[s] + sequences[s]->places()[static_cast<size_t>(node)]);
     }
-    const auto count = static_cast<int64_t>(rows.size()) / width;
-    if (!sequences[s]->looked_up().empty() && count < kMostUnabsorbed) continue;
-    absorbing_.push_back(sequences[s]);
+  }
+}
+
+// Hands what was kept to the drafter where it is about to draft. Else it waits, up to kMostUnabsorbed rows: heads that
+// are not asked need not know.
+void Stepper::Absorb(std::span<sequence::Sequence* const> sequences) {
+  if (context_.drafter == nullptr) return;
+  absorbs_.clear();
+  absorbing_.clear();
+  for (sequence::Sequence* sequence : sequences) {
+    const std::vector<float>& rows = sequence->unabsorbed();
+    const auto count = static_cast<int64_t>(rows.size()) / kept_width_;
+    const bool by_heads = sequence->looked_up().empty() && sequence->tree().topology.num_nodes() > 1;
+    if (count == 0 || (!by_heads && count < kMostUnabsorbed)) continue;
+    absorbing_.push_back(sequence);
     absorbs_.push_back(
-        {.state = sequences[s]->draft_state(), .hidden = kernels::ConstRows(rows.data(), count, width, width)});
+        {.state = sequence->draft_state(), .hidden = kernels::ConstRows(rows.data(), count, kept_width_, kept_width_)});
   }
   if (!absorbs_.empty()) context_.drafter->Absorb(absorbs_);
   for (sequence::Sequence* sequence : absorbing_) sequence->unabsorbed().clear();

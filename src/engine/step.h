@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "draft/drafter.h"
+#include "engine/auto_trees.h"
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
 #include "sequence/sequence.h"
@@ -21,9 +22,10 @@ struct StepContext {
   model::Decoder* decoder = nullptr;
   draft::Drafter* drafter = nullptr;  // null: plain decoding
   kv::BlockPool* pool = nullptr;
-  const tree::Topology* topology = nullptr;
-  int32_t prefill_chunk = 256;  // rows
-  std::string model = {};       // its folder, for errors
+  const tree::Topology* topology = nullptr;  // of typical acceptance, and of the exact rule without auto_trees
+  AutoTrees* auto_trees = nullptr;           // null: the tree is fixed
+  int32_t prefill_chunk = 256;               // rows
+  std::string model = {};                    // its folder, for errors
 };
 
 class Stepper {
@@ -38,8 +40,13 @@ class Stepper {
 
   // Most rows that the step of one such sequence takes.
   int32_t RowsFor(const GenerationRequest& request) const;
+  // Of the last step.
+  const StepKind& kind() const { return kind_; }
 
  private:
+  bool IsAuto(const sequence::Sequence& sequence) const;
+  void ChooseTree(std::span<sequence::Sequence* const> sequences);
+  void ObserveTree(std::span<sequence::Sequence* const> sequences, double milliseconds);
   const tree::Topology& TopologyFor(const sequence::Sequence& sequence);
   const tree::Topology& Chain(int32_t nodes);
   void PlantChain(sequence::Sequence& sequence);
@@ -47,11 +54,17 @@ class Stepper {
   void LayOut(std::span<sequence::Sequence* const> sequences);
   void Verify(std::span<sequence::Sequence* const> sequences);
   void CheckFinite(const verify::VerifyInput& input, const verify::Verdict& verdict) const;
+  void Keep(std::span<sequence::Sequence* const> sequences);
   void Absorb(std::span<sequence::Sequence* const> sequences);
 
   StepContext context_;
-  std::vector<tree::Topology> by_depth_;  // the tree cut to depth d, made when first needed
-  std::vector<tree::Topology> chains_;    // of i nodes below the root, likewise
+  std::vector<tree::Topology> by_depth_;  // the fixed tree cut to depth d, made when first needed
+  tree::Topology cut_;                    // auto's tree of this step, cut
+  tree::TreeChooser* chooser_ = nullptr;  // of this step; null: none is asked
+  StepKind kind_;
+  bool all_as_chosen_ = false;  // every sequence of this step drafted the chosen tree, whole
+  std::vector<std::vector<tree::VisitedNode>> walks_;
+  std::vector<tree::Topology> chains_;  // of i nodes below the root, likewise
   model::RowBatch batch_;
   model::ForwardOutput output_;
   std::vector<int32_t> first_row_;     // per sequence, of its tree in the batch
@@ -60,6 +73,7 @@ class Stepper {
   std::vector<draft::ProposeInput> proposals_;
   std::vector<draft::AbsorbInput> absorbs_;
   std::vector<sequence::Sequence*> absorbing_;  // whose they are
+  int64_t kept_width_ = 1;                      // of a hidden row, D
 };
 
 }  // namespace hydrant::engine

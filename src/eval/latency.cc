@@ -39,6 +39,9 @@ LatencyRow RowOf(const std::vector<GenerationResult>& runs, const std::vector<Ge
   });
   const GenerationResult& middle = runs[static_cast<size_t>(nearest - row.runs_ms.begin())];
   row.tokens_per_step = middle.tokens_per_step();
+  row.drafted_per_step =
+      static_cast<double>(middle.num_drafted) / static_cast<double>(std::max<size_t>(middle.num_emitted.size(), 1));
+  row.tree = middle.tree;
   row.phase_ms = middle.phase_ms;
   return row;
 }

@@ -24,8 +24,10 @@ struct LatencyRow {
   Spread tokens_per_second;         // over the same time
   Spread decode_tokens_per_second;  // without the prompt's forward and the token that it yields
   Spread speedup;                   // the first method's time over this one's, in the same round
-  double tokens_per_step = 1;
-  PhaseTimes phase_ms;  // of the run with the median time
+  // Of the run with the median time.
+  double tokens_per_step = 1, drafted_per_step = 0;
+  TreeReport tree;
+  PhaseTimes phase_ms;
   std::vector<double> runs_ms;
 };
 struct LatencyResult {

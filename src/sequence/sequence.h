@@ -72,6 +72,13 @@ class Sequence {
   kernels::NoiseCache& noise() { return noise_; }
   verify::Verifier& verifier() { return verifier_; }
   PhaseTimes& times() { return result_.phase_ms; }
+  // A step with the tree of that number, of `count`.
+  void CountTree(size_t tree, size_t count) {
+    tree_steps_.resize(count, 0);
+    ++tree_steps_[tree];
+  }
+  std::span<const int64_t> tree_steps() const { return tree_steps_; }
+  size_t num_steps() const { return result_.num_emitted.size(); }
 
  private:
   void Append(int32_t token, int32_t depth);
@@ -95,6 +102,7 @@ class Sequence {
   std::vector<float> scratch_;  // [V]
   std::vector<int32_t> places_;
   std::vector<int32_t> path_;  // of the root and the accepted nodes
+  std::vector<int64_t> tree_steps_;  // by auto's trees
   bool has_text_;
   bool finished_ = false;
   int32_t num_emitted_tokens_ = 0;  // handed to the callback so far

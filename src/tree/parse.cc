@@ -95,8 +95,31 @@ NamedTopology ReadTreeFile(const std::string& path) {
   return {path, ParseTreeJson(base::ReadTextFile(path, kMaxFileBytes), path)};
 }
 
+std::vector<NamedTopology> ReadAllTrees(const std::string& path) {
+  const std::string text = base::ReadTextFile(path, kMaxFileBytes);
+  const Json json = base::ParseJson(text, path);
+  const JsonView view(json, path);
+  if (!view.is_object() || view.Has("tree") || view.Has("choices") || !view.Has("trees")) {
+    return {{path, ParseTreeJson(text, path)}};
+  }
+  const JsonView trees = view.At("trees");
+  if (!trees.is_array() || trees.Size() == 0 || trees.Size() > kMostTrees) {
+    trees.Fail("a list of 1 to " + std::to_string(kMostTrees) + " trees");
+  }
+  std::vector<NamedTopology> all;
+  for (size_t i = 0; i < trees.Size(); ++i) {
+    const std::string name = trees.Size() == 1 ? path : path + "[" + std::to_string(i) + "]";
+    all.push_back({name, ReadList(trees.At(i).At("choices"))});
+  }
+  return all;
+}
+
 NamedTopology ParseTree(const std::string& text, const std::string& where) {
   if (LooksLikeJson(text)) return {"custom", ParseTreeJson(text, where)};
+  if (text == "auto") {
+    throw UserError(where + ": \"auto\" is no tree of its own: it is chosen while text is generated",
+                    "name a preset, a file or a list");
+  }
   if (IsPreset(text)) return {text, Preset(text)};
   std::error_code unreadable;
   if (!text.empty() && std::filesystem::exists(text, unreadable)) return ReadTreeFile(text);

@@ -29,6 +29,9 @@ NamedTopology ParseTree(const std::string& text, const std::string& where = "--t
 // The JSON spellings alone, no names and no files.
 Topology ParseTreeJson(std::string_view text, const std::string& where);
 NamedTopology ReadTreeFile(const std::string& path);
+// Every tree of such a file, each named "FILE[i]" where there are several; at most kMostTrees.
+std::vector<NamedTopology> ReadAllTrees(const std::string& path);
+inline constexpr size_t kMostTrees = 16;
 
 // "[[0],[0,0],[1]]", one line, in node order.
 std::string ToJson(const Topology& topology);

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tree "auto": one chooser for each number of sequences that share a step and each way of drafting, and the file
+// that keeps what they learn from run to run.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hydrant/generation.h"
+#include "tree/chooser.h"
+#include "tree/parse.h"
+#include "tree/topology.h"
+
+namespace hydrant::engine {
+
+// What decides costs and acceptance besides model, heads and machine.
+struct StepKind {
+  int32_t sequences = 1;  // in the step; 1 to 4, then the next power of two
+  bool sampled = false;   // is one of them sampled?
+  bool pruned = false;    // has one a draft_p_min?
+
+  auto operator<=>(const StepKind&) const = default;
+};
+StepKind KindOfStep(size_t sequences, bool sampled, bool pruned);
+
+class AutoTrees {
+ public:
+  // `own`: trees of the heads' folder. `file`: what was learned before, read if it is there and has the same `key`,
+  // which tells model, heads and machine; empty: nothing is kept. A file that cannot be used is told by problem(), and
+  // replaced.
+  AutoTrees(std::span<const tree::NamedTopology> own, const tree::Limits& limits, std::string file, std::string key);
+
+  std::span<const tree::NamedTopology> family() const { return family_; }
+  int32_t max_rows() const;   // of the widest tree, its root included
+  int32_t max_depth() const;  // of the deepest
+
+  tree::TreeChooser& For(const StepKind& kind);
+
+  // What was chosen for steps of that kind. `steps` [family]: those of the request with each tree.
+  TreeReport Report(const StepKind& kind, std::span<const int64_t> steps) const;
+
+  // Writes what was learned so far. Problems are told by problem() the first time.
+  void Save();
+  const std::string& problem() const { return problem_; }
+
+ private:
+  void Load();
+  TreeUse UseOf(const tree::TreeEstimate& estimate, std::span<const int64_t> steps) const;
+
+  std::vector<tree::NamedTopology> family_;
+  std::string file_, key_, problem_;
+  bool save_failed_ = false;
+  std::map<StepKind, tree::TreeChooser> choosers_;
+  std::map<StepKind, base::Json> learned_;  // of kinds that no step was of so far
+};
+
+}  // namespace hydrant::engine

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine::UseTree: from the name of a tree to the trees that are drafted.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "base/paths.h"
+#include "checkpoint/content_hash.h"
+#include "engine/loaded_model.h"
+#include "hydrant/error.h"
+
+namespace hydrant::engine {
+namespace {
+
+constexpr const char* kAuto = "auto";
+
+// The user's tree is never cut; the default one of typical acceptance is cut to the heads' depth.
+tree::NamedTopology ChooseTree(const std::string& tree, const std::string& folder, int32_t heads) {
+  if (!tree.empty() && tree != kAuto) return tree::ParseTree(tree);
+  const std::string file = folder + "/trees.json";
+  if (!folder.empty() && base::IsThere(file)) {
+    tree::NamedTopology named = tree::ReadTreeFile(file);
+    named.topology = named.topology.CutToDepth(std::min(heads, named.topology.max_depth()));
+    return named;
+  }
+  const tree::Topology preset = tree::Preset("mc_sim_7b_63");
+  return {.name = "mc_sim_7b_63", .topology = preset.CutToDepth(std::min(heads, preset.max_depth()))};
+}
+
+// Where a folder is, and the sizes and times of its files: other weights in the same place are told from these.
+std::string MarkOf(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::string mark = fs::weakly_canonical(folder, error).string();
+  std::vector<std::string> files;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code unknown;
+    if (!entry->is_regular_file(unknown)) continue;
+    files.push_back(entry->path().filename().string() + ":" + std::to_string(entry->file_size(unknown)) + ":" +
+                    std::to_string(entry->last_write_time(unknown).time_since_epoch().count()));
+  }
+  std::ranges::sort(files);
+  for (const std::string& file : files) mark += " " + file;
+  return mark;
+}
+
+// As Linux names it; empty where it does not.
+std::string CpuModel() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) return line.substr(std::min(line.find(':') + 1, line.size()));
+  }
+  return "";
+}
+
+// Same model, heads and machine: steps take and give the same. What this cannot tell apart only spoils a first guess,
+// which the first steps correct.
+std::string TreeKey(const LoadedModel& loaded) {
+  std::string key = MarkOf(loaded.options.model) + "|" + MarkOf(loaded.options.draft);
+  for (const std::string& part :
+       {std::string(loaded.weights.layers.front().q.format()), loaded.info.head_weights,
+        std::string(NameOf(loaded.kv_type)), std::to_string(loaded.info.num_draft_vocab),
+        std::string(loaded.queue.table->name), std::to_string(loaded.pool->num_threads()), CpuModel()}) {
+    key += "|" + part;
+  }
+  return key;
+}
+
+std::string FileFor(const std::string& folder, const std::string& key) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(key.data());
+  char name[32];
+  std::snprintf(name, sizeof name, "%016llx.json",
+                static_cast<unsigned long long>(checkpoint::XxHash64(std::span(bytes, key.size()))));
+  return folder + "/" + name;
+}
+
+std::unique_ptr<AutoTrees> MakeAutoTrees(LoadedModel& loaded, const tree::Limits& limits) {
+  const EngineOptions& options = loaded.options;
+  std::vector<tree::NamedTopology> own;
+  const std::string trees_json = options.draft + "/trees.json";
+  if (!options.draft.empty() && base::IsThere(trees_json)) own = tree::ReadAllTrees(trees_json);
+  for (tree::NamedTopology& tree : own) {
+    tree.topology = tree.topology.CutToDepth(std::min(limits.num_heads, tree.topology.max_depth()));
+    tree::CheckFits(tree.topology, limits, "tree '" + tree.name + "'");
+  }
+  std::string key, file;
+  if (!options.tree_memory.empty() && !options.model.empty() && !options.draft.empty()) {
+    key = TreeKey(loaded);
+    file = FileFor(options.tree_memory, key);
+  }
+  auto trees = std::make_unique<AutoTrees>(own, limits, file, key);
+  if (!trees->problem().empty()) loaded.info.warnings.push_back(trees->problem());
+  return trees;
+}
+
+}  // namespace
+
+UserError TreeWithoutHeads() { return UserError("--tree needs heads to fill it", "name their folder with --draft"); }
+
+void UseTree(LoadedModel& loaded, const std::string& tree) {
+  if (!loaded.drafter) throw TreeWithoutHeads();
+  const int32_t heads = loaded.drafter->max_depth();
+  tree::NamedTopology chosen = ChooseTree(tree, loaded.options.draft, heads);
+  const tree::Limits limits{
+      .num_heads = heads, .vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size), .max_nodes = kMaxRows};
+  tree::CheckFits(chosen.topology, limits, "tree '" + chosen.name + "'");
+  std::unique_ptr<AutoTrees> auto_trees;
+  if (tree.empty() || tree == kAuto) auto_trees = MakeAutoTrees(loaded, limits);
+  loaded.tree = std::move(chosen);
+  loaded.auto_trees = std::move(auto_trees);
+  loaded.tree_is_named_auto = tree == kAuto;
+  loaded.info.tree_name = loaded.auto_trees ? kAuto : loaded.tree.name;
+  loaded.info.tree_json = loaded.auto_trees ? "[]" : tree::ToJson(loaded.tree.topology);
+  loaded.info.tree_nodes = (loaded.auto_trees ? loaded.auto_trees->max_rows() : loaded.tree.topology.num_nodes()) - 1;
+}
+
+}  // namespace hydrant::engine

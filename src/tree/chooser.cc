@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tree/chooser.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+
+namespace hydrant::tree {
+namespace {
+
+constexpr size_t kRecent = 16;       // times of a tree that are kept
+constexpr int64_t kKnown = 3;        // steps after which a cost is believed
+constexpr int64_t kFirstGap = 32;    // steps until a tree near the best is measured again; then twice as many
+constexpr int64_t kLookEvery = 4;    // at most one step in so many goes to another tree than the best
+constexpr double kNear = 0.7;        // of the best rate
+constexpr double kDoubt = 1.5;       // mean deviations that a cost may lie below what was measured
+constexpr double kSpeedGain = 0.1;   // of a surprising time, that is put down to the machine
+constexpr double kMargin = 1.02;     // by which drafting must beat plain decoding
+constexpr double kCuriosity = 1.05;  // what a tree that was never tried is given
+constexpr int64_t kOpening = 4;      // steps that take turns between nothing and a chain of two
+constexpr int32_t kProbe = 2;        // steps until a probe is judged
+constexpr double kDecay = 0.9946;    // of what was seen, per drafting step: half of it counts after 128
+constexpr double kProbeMemory = 8;   // steps that what was seen weighs after a pause
+
+// What is believed of acceptance before anything was seen: that the base chooses the rank-th candidate, where it chose
+// none before. (Medusa and Hydra heads of the embedded model and Vicuna's published heads lie around it.)
+constexpr std::array<double, 10> kRankPrior = {.6, .3, .2, .15, .12, .1, .09, .08, .07, .06};
+constexpr double kPriorSteps = 1;  // that this belief weighs for the first candidate
+constexpr double kRankSteps = 4;   // for the others
+constexpr double kNodeSteps = 4;   // that the mean of a rank weighs for one node of it
+
+// What is believed of cost, over that of a plain step: a row, and a level of heads.
+constexpr double kRowCost = 0.02, kLevelCost = 0.04;
+
+// The lower third: of three times the least, as the first ones of a tree are often taken with cold caches.
+double LowerThird(std::vector<double> values) {
+  const auto place = values.begin() + static_cast<int64_t>((values.size() - 1) / 3);
+  std::nth_element(values.begin(), place, values.end());
+  return *place;
+}
+
+double MiddleOf(std::array<double, 3> values) {
+  std::ranges::sort(values);
+  return values[1];
+}
+
+}  // namespace
+
+TreeChooser::TreeChooser(std::span<const NamedTopology> family) : family_(family), costs_(family.size()) {
+  HYDRANT_CHECK(!family.empty() && family.front().topology.num_nodes() == 1);
+  forest_.emplace_back();
+  for (const NamedTopology& tree : family) AddToForest(tree.topology);
+  UpdateYields();
+}
+
+void TreeChooser::AddToForest(const Topology& topology) {
+  std::vector<int32_t> index(static_cast<size_t>(topology.num_nodes()), 0);  // in the forest, of each node
+  for (size_t node = 1; node < index.size(); ++node) {
+    const int32_t parent = index[static_cast<size_t>(topology.parent()[node])], rank = topology.child_rank()[node];
+    std::vector<int32_t>& siblings = forest_[static_cast<size_t>(parent)].children;
+    if (static_cast<size_t>(rank) == siblings.size()) {  // siblings come in order
+      siblings.push_back(static_cast<int32_t>(forest_.size()));
+      forest_.push_back({.parent = parent, .rank = rank, .children = {}});
+    }
+    index[node] = forest_[static_cast<size_t>(parent)].children[static_cast<size_t>(rank)];
+  }
+  index.erase(index.begin());
+  nodes_.push_back(std::move(index));
+}
+
+void TreeChooser::Observe(const StepOutcome& outcome) {
+  HYDRANT_CHECK(!outcome.walks.empty());
+  Cost& cost = costs_[static_cast<size_t>(next_)];
+  ++cost.steps;
+  ++step_;
+  cost.gap = looking_ ? std::min(2 * cost.gap, kLongestPause) : kFirstGap;
+  cost.next_look = step_ + cost.gap;
+  TakeTime(cost, outcome.milliseconds);
+  if (next_ != 0) {
+    ++drafting_steps_;
+    ++steps_since_pause_;
+    for (Node& node : forest_) {
+      node.offered *= kDecay;
+      node.accepted *= kDecay;
+    }
+    size_t tokens = 0;
+    for (const std::vector<VisitedNode>& walk : outcome.walks) {
+      TakeWalk(walk);
+      tokens += walk.size();
+    }
+    UpdateYields();
+    const auto sequences = static_cast<double>(outcome.walks.size());
+    const bool lost = static_cast<double>(tokens) * costs_.front().value < cost.value * sequences;
+    losses_ = lost ? losses_ + 1 : 0;
+    if (probe_left_ > 0) --probe_left_;
+  }
+  Choose();
+}
+
+// The machine's speed changes while others use it: each time is held against what its tree takes, and what the last
+// three have in common (the middle one) moves speed_.
+void TreeChooser::TakeTime(Cost& cost, double milliseconds) {
+  milliseconds = std::max(milliseconds, 1e-6);
+  if (calibrating_ > 0) {
+    if (cost.count == 0) return;
+    const double ratio = milliseconds / cost.value;
+    speed_ = calibrated_once_ ? std::min(speed_, ratio) : ratio;
+    calibrated_once_ = true;
+    --calibrating_;
+    return;
+  }
+  if (cost.count > 0) {
+    const double surprise = std::log(milliseconds / (cost.value * speed_));
+    ++surprises_;
+    deviation_ +=
+        (std::min(std::abs(surprise), 0.5) - deviation_) / static_cast<double>(std::min<int64_t>(surprises_, 32));
+    if (cost.count >= kKnown) {
+      last_surprises_ = {surprise, last_surprises_[0], last_surprises_[1]};
+      speed_ *= std::exp(kSpeedGain * std::clamp(MiddleOf(last_surprises_), -1.0, 1.0));
+    }
+  }
+  const auto slot = static_cast<size_t>(cost.count) % kRecent;
+  if (cost.recent.size() <= slot) cost.recent.resize(slot + 1);
+  cost.recent[slot] = milliseconds / speed_;
+  ++cost.count;
+  cost.value = LowerThird(cost.recent);
+}
+
+void TreeChooser::TakeWalk(std::span<const VisitedNode> walk) {
+  int32_t node = 0;
+  for (const VisitedNode& visited : walk) {
+    const std::vector<int32_t>& children = forest_[static_cast<size_t>(node)].children;
+    const int32_t seen = visited.accepted < 0 ? visited.num_children : visited.accepted + 1;
+    for (int32_t rank = 0; rank < seen && static_cast<size_t>(rank) < children.size(); ++rank) {
+      Node& child = forest_[static_cast<size_t>(children[static_cast<size_t>(rank)])];
+      child.offered += 1;
+      if (rank == visited.accepted) child.accepted += 1;
+    }
+    if (visited.accepted < 0 || static_cast<size_t>(visited.accepted) >= children.size()) return;
+    node = children[static_cast<size_t>(visited.accepted)];
+  }
+}
+
+// A node's chance: its own steps, shrunk to those of all nodes of its rank, those to what is believed beforehand.
+void TreeChooser::UpdateYields() {
+  std::array<double, kRankPrior.size()> offered{}, accepted{}, by_rank{};
+  const auto slot = [](const Node& node) { return std::min(static_cast<size_t>(node.rank), kRankPrior.size() - 1); };
+  for (size_t i = 1; i < forest_.size(); ++i) {
+    offered[slot(forest_[i])] += forest_[i].offered;
+    accepted[slot(forest_[i])] += forest_[i].accepted;
+  }
+  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+    // Heads that miss with their first candidate miss with the others too.
+    const double belief = rank == 0 ? kRankPrior[0] : kRankPrior[rank] * std::min(1.3, by_rank[0] / kRankPrior[0]);
+    const double steps = rank == 0 ? kPriorSteps : kRankSteps;
+    by_rank[rank] = (accepted[rank] + steps * belief) / (offered[rank] + steps);
+  }
+  std::vector<double> reached(forest_.size(), 1);
+  for (size_t i = 0; i < forest_.size(); ++i) {
+    double left = reached[i];  // the walk is here and has taken no child so far
+    for (const int32_t child : forest_[i].children) {
+      const Node& node = forest_[static_cast<size_t>(child)];
+      const double chance = (node.accepted + kNodeSteps * by_rank[slot(node)]) / (node.offered + kNodeSteps);
+      reached[static_cast<size_t>(child)] = left * chance;
+      left *= 1 - chance;
+    }
+  }
+  yields_.assign(family_.size(), 1);
+  for (size_t tree = 0; tree < family_.size(); ++tree) {
+    for (const int32_t node : nodes_[tree]) yields_[tree] += reached[static_cast<size_t>(node)];
+  }
+}
+
+double TreeChooser::BelievedExcess(int32_t tree) const {
+  const Topology& topology = family_[static_cast<size_t>(tree)].topology;
+  return kRowCost * (topology.num_nodes() - 1) + kLevelCost * topology.max_depth();
+}
+
+// Measured, or from the measured trees that are believed to be the next cheaper and the next dearer ones.
+double TreeChooser::CostOf(int32_t tree) const {
+  if (costs_[static_cast<size_t>(tree)].count > 0) return costs_[static_cast<size_t>(tree)].value;
+  const double excess = BelievedExcess(tree);
+  int32_t below = 0, above = -1;
+  for (int32_t other = 0; other < static_cast<int32_t>(family_.size()); ++other) {
+    if (costs_[static_cast<size_t>(other)].count == 0) continue;
+    const double its = BelievedExcess(other);
+    if (its <= excess && its >= BelievedExcess(below)) below = other;
+    if (its > excess && (above < 0 || its < BelievedExcess(above))) above = other;
+  }
+  const double plain = costs_.front().value, low = costs_[static_cast<size_t>(below)].value;
+  double slope = plain;
+  if (above >= 0) {
+    slope = (costs_[static_cast<size_t>(above)].value - low) / (BelievedExcess(above) - BelievedExcess(below));
+  } else if (below > 0) {
+    slope = std::max((low - plain) / BelievedExcess(below), 0.1 * plain);
+  }
+  return low + slope * (excess - BelievedExcess(below));
+}
+
+double TreeChooser::RateOf(int32_t tree) const {
+  const double rate = yields_[static_cast<size_t>(tree)] / CostOf(tree);
+  return costs_[static_cast<size_t>(tree)].count > 0 ? rate : rate * kCuriosity;
+}
+
+// Sizes grow step by step: a tree is tried when one of half its believed cost was.
+bool TreeChooser::MayTry(int32_t tree) const {
+  if (costs_[static_cast<size_t>(tree)].count > 0) return true;
+  double most = 0;
+  for (int32_t other = 0; other < static_cast<int32_t>(family_.size()); ++other) {
+    if (costs_[static_cast<size_t>(other)].count > 0) most = std::max(most, BelievedExcess(other));
+  }
+  return BelievedExcess(tree) <= 2 * most + 2 * kLevelCost;
+}
+
+int32_t TreeChooser::BestOf(int32_t first) const {
+  int32_t best = first;
+  for (int32_t tree = first; tree < static_cast<int32_t>(family_.size()); ++tree) {
+    if (MayTry(tree) && RateOf(tree) > RateOf(best) * (best == 0 ? kMargin : 1)) best = tree;
+  }
+  return best;
+}
+
+int32_t TreeChooser::Best() const { return BestOf(0); }
+
+TreeEstimate TreeChooser::EstimateOf(int32_t tree) const {
+  const auto t = static_cast<size_t>(tree);
+  const double cost = CostOf(tree), plain = costs_.front().value;
+  return {.tree = tree,
+          .steps = costs_[t].steps,
+          .milliseconds = cost * speed_,
+          .relative_cost = plain > 0 ? cost / plain : 1,
+          .tokens_per_step = yields_[t]};
+}
+
+std::vector<TreeEstimate> TreeChooser::Estimates() const {
+  std::vector<TreeEstimate> estimates;
+  for (int32_t tree = 0; tree < static_cast<int32_t>(family_.size()); ++tree) {
+    if (costs_[static_cast<size_t>(tree)].count > 0) estimates.push_back(EstimateOf(tree));
+  }
+  return estimates;
+}
+
+// A tree that may be faster than `best` for all that is known, because it was measured too little, or is near and was
+// measured too long ago; `best` where there is none.
+int32_t TreeChooser::RivalOf(int32_t best) const {
+  int32_t rival = best;
+  double most = RateOf(best);
+  for (int32_t tree = 0; tree < static_cast<int32_t>(family_.size()); ++tree) {
+    const Cost& cost = costs_[static_cast<size_t>(tree)];
+    if (tree == best || cost.count == 0) continue;
+    const double doubt = kDoubt * deviation_ / std::sqrt(static_cast<double>(std::min<int64_t>(cost.count, kRecent)));
+    double hope = RateOf(tree) * std::exp(doubt);
+    if (step_ >= cost.next_look) hope /= kNear;
+    if (hope <= most) continue;
+    most = hope;
+    rival = tree;
+  }
+  return rival;
+}
+
+void TreeChooser::Forget(double steps) {
+  const double seen = forest_.front().children.empty() ? 0 : forest_[1].offered;
+  if (seen <= steps) return;
+  for (Node& node : forest_) {
+    node.offered *= steps / seen;
+    node.accepted *= steps / seen;
+  }
+}
+
+void TreeChooser::Pause() {
+  if (steps_since_pause_ >= kFirstPause) pause_ = kFirstPause;  // drafting paid for a while
+  paused_until_ = step_ + pause_;
+  pause_ = std::min(2 * pause_, kLongestPause);
+  probe_left_ = kProbe;
+  losses_ = 0;
+  steps_since_pause_ = 0;
+  next_ = 0;
+}
+
+void TreeChooser::Choose() {
+  const auto last = static_cast<int32_t>(family_.size()) - 1;
+  looking_ = false;
+  if (last == 0) return;
+  if (step_ < kOpening && !learned_) {
+    next_ = step_ % 2 == 0 ? 0 : std::min(2, last);
+    return;
+  }
+  if (step_ < paused_until_) {
+    next_ = 0;
+    return;
+  }
+  if (step_ == paused_until_) {
+    Forget(kProbeMemory);
+    UpdateYields();
+  }
+  if (losses_ >= kMostLosses) return Pause();
+  if (probe_left_ > 0 || drafting_steps_ < kMostLosses) {
+    next_ = BestOf(1);
+    return;
+  }
+  next_ = BestOf(0);
+  if (next_ == 0) return Pause();
+  if (step_ == 0 || step_ % kLookEvery != 0) return;
+  const int32_t rival = RivalOf(next_);
+  looking_ = rival != next_;
+  next_ = rival;
+}
+
+}  // namespace hydrant::tree

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tree the next step drafts, from what the steps so far took and gave. Pure: no clock, no model, no file.
+// The reasoning: docs/algorithms/tree_auto.md
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "tree/parse.h"
+#include "tree/topology.h"
+
+namespace hydrant::tree {
+
+// A node that the verifier's walk came to: the root, and each accepted node.
+struct VisitedNode {
+  int32_t num_children = 0;  // in the tree that was verified
+  int32_t accepted = -1;     // the accepted child's rank; -1: none, the walk ends here
+};
+
+// One step of several sequences that all drafted the tree that Next() named.
+struct StepOutcome {
+  double milliseconds = 0;                          // of the whole step
+  std::span<const std::vector<VisitedNode>> walks;  // of each sequence, from the root; one at least
+};
+
+// What one tree of the family is held to take and to give.
+struct TreeEstimate {
+  int32_t tree = 0;          // index in the family
+  int64_t steps = 0;         // taken with it, by this chooser
+  double milliseconds = 0;   // of a step, at the speed of the last ones
+  double relative_cost = 1;  // over a plain step
+  double tokens_per_step = 1;
+};
+
+class TreeChooser {
+ public:
+  // `family`: the root alone first (family.h). Must outlive this.
+  explicit TreeChooser(std::span<const NamedTopology> family);
+
+  // The tree of the next step; 0 = nothing is drafted. The same until Observe.
+  int32_t Next() const { return next_; }
+  // What came of it.
+  void Observe(const StepOutcome& outcome);
+
+  // The tree that is held to be fastest.
+  int32_t Best() const;
+  // Of the trees that a step was taken with, now or before Learned; in the order of the family.
+  std::vector<TreeEstimate> Estimates() const;
+  TreeEstimate EstimateOf(int32_t tree) const;
+
+  // What was seen, for a later chooser over a family with the same trees.
+  base::Json Learned() const;
+  // Goes on from there, before any Observe; trees that this family lacks are passed over. Throws FileError, and changes
+  // nothing, where the view is not what Learned gives.
+  void Learn(const base::JsonView& learned);
+
+  static constexpr int32_t kMostLosses = 8;   // losing steps in a row that end drafting
+  static constexpr int64_t kFirstPause = 32;  // plain steps until drafting is tried again; later twice as many
+  static constexpr int64_t kLongestPause = 4096;
+
+ private:
+  // Times of the last steps with one tree, divided by speed_.
+  struct Cost {
+    std::vector<double> recent;
+    int64_t count = 0;      // of all, those before Learned included
+    int64_t steps = 0;      // of this chooser
+    int64_t gap = 32;       // steps until it is measured again, if it is not the best
+    int64_t next_look = 0;  // when that is
+    double value = 0;       // the lower third of `recent`
+  };
+  // A node of any tree of the family.
+  struct Node {
+    int32_t parent = -1;
+    int32_t rank = 0;
+    std::vector<int32_t> children;     // by rank
+    double offered = 0, accepted = 0;  // decayed; offered: the walk came to the parent and took no earlier sibling
+  };
+
+  void AddToForest(const Topology& topology);
+  std::vector<int32_t> PathOf(int32_t node) const;
+  int32_t NodeAt(std::span<const int64_t> path) const;
+  void TakeTime(Cost& cost, double milliseconds);
+  void TakeWalk(std::span<const VisitedNode> walk);
+  void UpdateYields();
+  double BelievedExcess(int32_t tree) const;
+  double CostOf(int32_t tree) const;
+  double RateOf(int32_t tree) const;
+  bool MayTry(int32_t tree) const;
+  int32_t BestOf(int32_t first) const;
+  int32_t RivalOf(int32_t best) const;
+  void Forget(double steps);
+  void Pause();
+  void Choose();
+
+  std::span<const NamedTopology> family_;
+  std::vector<Cost> costs_;                  // [family]
+  std::vector<std::vector<int32_t>> nodes_;  // [family] of [drafted nodes]: each one's index in forest_
+  std::vector<double> yields_;               // [family] tokens per step
+  std::vector<Node> forest_;                 // the root first, parents before children
+  double speed_ = 1;                         // milliseconds now over those of the first steps
+  double deviation_ = 0;                     // mean, of the logarithm of a time from what it should be
+  int64_t surprises_ = 0;                    // that it is the mean of
+  std::array<double, 3> last_surprises_ = {};
+  int32_t calibrating_ = 0;  // steps that tell the speed, after Learn
+  bool calibrated_once_ = false, learned_ = false;
+  int64_t step_ = 0, drafting_steps_ = 0, steps_since_pause_ = 0;
+  int32_t losses_ = 0;  // losing steps in a row
+  int64_t pause_ = kFirstPause, paused_until_ = -1;
+  int32_t probe_left_ = 0;  // drafting steps until a probe is judged
+  int32_t next_ = 0;
+  bool looking_ = false;  // is next_ measured again though another tree is held to be faster?
+};
+
+}  // namespace hydrant::tree

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a TreeChooser keeps from one run to the next.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "tree/chooser.h"
+
+namespace hydrant::tree {
+namespace {
+
+using base::Json;
+using base::JsonView;
+
+constexpr double kLearnedSteps = 32;      // that what was seen before weighs
+constexpr int64_t kMostLearnedTimes = 8;  // of a tree, likewise
+constexpr int32_t kCalibrationSteps = 3;  // until the machine's speed of today is known
+constexpr int64_t kPauseAfterLearn = 64;  // where drafting did not pay
+constexpr int64_t kLongestLearnedPause = 128;
+constexpr size_t kMostEntries = 4096;
+
+double NumberIn(const JsonView& view, double least, double most) {
+  const double value = view.Number();
+  if (!(value >= least && value <= most))
+    view.Fail("a number from " + std::to_string(least) + " to " + std::to_string(most));
+  return value;
+}
+
+JsonView ListIn(const JsonView& object, std::string_view key) {
+  const JsonView list = object.At(key);
+  if (!list.is_array() || list.Size() > kMostEntries) list.Fail("a list of at most " + std::to_string(kMostEntries));
+  return list;
+}
+
+}  // namespace
+
+std::vector<int32_t> TreeChooser::PathOf(int32_t node) const {
+  std::vector<int32_t> path;
+  for (; node > 0; node = forest_[static_cast<size_t>(node)].parent) {
+    path.push_back(forest_[static_cast<size_t>(node)].rank);
+  }
+  std::ranges::reverse(path);
+  return path;
+}
+
+int32_t TreeChooser::NodeAt(std::span<const int64_t> path) const {
+  int32_t node = 0;
+  for (const int64_t rank : path) {
+    const std::vector<int32_t>& children = forest_[static_cast<size_t>(node)].children;
+    if (static_cast<size_t>(rank) >= children.size()) return -1;
+    node = children[static_cast<size_t>(rank)];
+  }
+  return node;
+}
+
+Json TreeChooser::Learned() const {
+  Json json = {
+      {"paused", step_ < paused_until_}, {"pause", pause_}, {"trees", Json::array()}, {"nodes", Json::array()}};
+  for (size_t tree = 0; tree < family_.size(); ++tree) {
+    if (costs_[tree].count == 0) continue;
+    json["trees"].push_back({{"name", family_[tree].name},
+                             {"choices", family_[tree].topology.Paths()},
+                             {"steps", costs_[tree].count},
+                             {"milliseconds", costs_[tree].value * speed_},
+                             {"tokens_per_step", yields_[tree]}});
+  }
+  for (size_t node = 1; node < forest_.size(); ++node) {
+    if (forest_[node].offered < 0.01) continue;
+    json["nodes"].push_back({{"path", PathOf(static_cast<int32_t>(node))},
+                             {"offered", forest_[node].offered},
+                             {"accepted", forest_[node].accepted}});
+  }
+  return json;
+}
+
+void TreeChooser::Learn(const JsonView& learned) {
+  TreeChooser next = *this;  // so that a bad file changes nothing
+  const JsonView trees = ListIn(learned, "trees"), nodes = ListIn(learned, "nodes");
+  for (size_t i = 0; i < trees.Size(); ++i) {
+    const JsonView entry = trees.At(i);
+    const double cost = NumberIn(entry.At("milliseconds"), 1e-6, 1e9);
+    const Json& choices = entry.At("choices").raw();
+    const auto same = [&](const NamedTopology& tree) { return Json(tree.topology.Paths()) == choices; };
+    const auto tree = std::ranges::find_if(family_, same);
+    if (tree == family_.end()) continue;
+    Cost& known = next.costs_[static_cast<size_t>(tree - family_.begin())];
+    known.count = std::min(entry.At("steps").Int(1, int64_t{1} << 50), kMostLearnedTimes);
+    known.recent.assign(static_cast<size_t>(known.count), cost);
+    known.value = cost;
+  }
+  for (size_t i = 0; i < nodes.Size(); ++i) {
+    const JsonView entry = nodes.At(i);
+    const double offered = NumberIn(entry.At("offered"), 0, 1e6);
+    const double accepted = NumberIn(entry.At("accepted"), 0, offered);
+    const int32_t node = NodeAt(entry.At("path").IntList(0, Topology::kMaxNodes));
+    if (node <= 0) continue;
+    next.forest_[static_cast<size_t>(node)].offered = offered;
+    next.forest_[static_cast<size_t>(node)].accepted = accepted;
+  }
+  const bool paused = learned.At("paused").Bool();
+  next.pause_ = std::min(learned.At("pause").Int(kFirstPause, kLongestPause), kLongestLearnedPause);
+  const auto drafted = std::ranges::count_if(next.costs_, [](const Cost& cost) { return cost.count > 0; });
+  if (next.costs_.front().count == 0 || drafted < 2) return;  // the opening's steps are all there was
+  next.learned_ = true;
+  next.calibrating_ = kCalibrationSteps;
+  next.drafting_steps_ = kMostLosses;
+  next.Forget(kLearnedSteps);
+  next.UpdateYields();
+  if (paused || next.Best() == 0) {
+    next.paused_until_ = kPauseAfterLearn;
+    next.probe_left_ = 2;
+  }
+  next.Choose();
+  *this = std::move(next);
+}
+
+}  // namespace hydrant::tree
