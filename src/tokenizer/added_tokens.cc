@@ -73,4 +73,58 @@ std::vector<AddedTokenFinder::Piece> AddedTokenFinder::Split(std::string_view te
   return pieces;
 }
 
+std::vector<AddedTokenFinder::SlowPiece> AddedTokenFinder::SplitPlainly(std::string_view text, bool parse_special,
+                                                                        std::vector<const AddedToken*>* tokens) const {
+  std::vector<SlowPiece> pieces;
+  const auto put = [&](const AddedToken* token, std::string_view part) {
+    if (part.empty()) return;
+    pieces.push_back({token == nullptr ? -1 : token->id, std::string(part)});
+    tokens->push_back(token);
+  };
+  size_t done = 0;
+  for (size_t search = 0; search < text.size() && !tokens_.empty();) {
+    const Match match = LongestAt(text.substr(search));
+    const size_t begin = search;
+    search += match.token == nullptr ? 1 : match.size;
+    if (match.token == nullptr || (match.token->special && !parse_special)) continue;
+    put(nullptr, text.substr(done, begin - done));
+    put(match.token, text.substr(begin, match.size));
+    done = search;
+  }
+  put(nullptr, text.substr(done));
+  return pieces;
+}
+
+std::vector<AddedTokenFinder::SlowPiece> AddedTokenFinder::SplitSlowly(std::string_view text,
+                                                                       bool parse_special) const {
+  std::vector<const AddedToken*> tokens;
+  std::vector<SlowPiece> pieces = SplitPlainly(text, parse_special, &tokens);
+  const auto becomes = [&](size_t i, std::string changed) {
+    if (changed == pieces[i].text) return;
+    pieces[i] = {-1, std::move(changed)};
+    tokens[i] = nullptr;
+  };
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const AddedToken* token = tokens[i];
+    if (token == nullptr) continue;
+    const bool has_left = i > 0 && !pieces[i - 1].text.empty();
+    const bool has_right = i + 1 < pieces.size() && !pieces[i + 1].text.empty();
+    const std::string left = has_left ? pieces[i - 1].text : "";
+    const std::string right = has_right ? pieces[i + 1].text : "";
+    if (token->rstrip && has_right) becomes(i + 1, std::string(StripLeftLikePython(right)));
+    if (token->lstrip && has_left) becomes(i - 1, std::string(StripRightLikePython(left)));
+    if (!token->single_word) continue;
+    const std::string own = pieces[i].text;
+    if (has_left && left.back() != ' ') {
+      becomes(i - 1, pieces[i - 1].text + own);
+      becomes(i, "");
+    } else if (has_right && right.front() != ' ') {
+      becomes(i + 1, own + pieces[i + 1].text);
+      becomes(i, "");
+    }
+  }
+  std::erase_if(pieces, [](const SlowPiece& piece) { return piece.text.empty(); });
+  return pieces;
+}
+
 }  // namespace hydrant::tokenizer

@@ -41,6 +41,14 @@ class AddedTokenFinder {
   // With `parse_special` false, special tokens are not tokens, but what they cover is not searched either (as in the
   // reference library).
   std::vector<Piece> Split(std::string_view text, bool parse_special) const;
+  // The same as transformers' slow tokenizers have it (PreTrainedTokenizer.tokenize): white space beside a token that
+  // strips it belongs to nobody, and a single word stands between spaces, not between signs. A text can come out in
+  // several pieces of text.
+  struct SlowPiece {
+    int32_t id;
+    std::string text;  // never empty
+  };
+  std::vector<SlowPiece> SplitSlowly(std::string_view text, bool parse_special) const;
 
  private:
   struct Match {
@@ -48,6 +56,9 @@ class AddedTokenFinder {
     size_t size = 0;
   };
   Match LongestAt(std::string_view text) const;
+  // Tokens and what lies between them, whatever their flags say; the tokens of the former beside them (null for text).
+  std::vector<SlowPiece> SplitPlainly(std::string_view text, bool parse_special,
+                                      std::vector<const AddedToken*>* tokens) const;
 
   std::vector<AddedToken> tokens_;
   std::vector<int32_t> token_of_node_{-1};          // trie; node 0 is the root

@@ -7,6 +7,7 @@
 #include "hydrant/error.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/decoder.h"
+#include "tokenizer/json_added_tokens.h"
 #include "tokenizer/loaders.h"
 #include "tokenizer/normalizer.h"
 #include "tokenizer/pre_tokenizer.h"
@@ -26,10 +27,6 @@ const Json& NullJson() {
 // The member, or null when it is absent.
 JsonView Member(const JsonView& json, std::string_view key) {
   return json.Has(key) ? json.At(key) : JsonView(NullJson(), json.file());
-}
-
-bool Flag(const JsonView& json, std::string_view key, bool otherwise) {
-  return json.Has(key) ? json.At(key).Bool() : otherwise;
 }
 
 // The special token that TemplateProcessing puts first, -1 for none. Other things that it could do to a prompt, such as
@@ -67,6 +64,55 @@ int32_t PostProcessorBos(const JsonView& json, int32_t vocab_size) {
   return bos;
 }
 
+// Whether a part of the file puts a space before a text.
+bool BeginsWithSpace(const Json& part) {
+  if (!part.is_object()) return false;
+  for (const char* key : {"normalizer", "pre_tokenizer"}) {
+    if (part.contains(key) && BeginsWithSpace(part[key])) return true;
+  }
+  for (const char* key : {"normalizers", "pretokenizers"}) {
+    if (part.contains(key) && part[key].is_array() &&
+        std::any_of(part[key].begin(), part[key].end(), [](const Json& member) { return BeginsWithSpace(member); })) {
+      return true;
+    }
+  }
+  const auto text = [&](const char* key) { return part.contains(key) && part[key].is_string() ? part[key] : Json(""); };
+  if (text("type") == "Prepend") return true;
+  if (text("type") == "Metaspace") return text("prepend_scheme") != "never";
+  return text("type") == "ByteLevel" && part.value("add_prefix_space", Json(true)) == true;
+}
+
+// transformers makes a LlamaTokenizerFast anew from tokenizer.model where the config has add_prefix_space
+// (LlamaConverter in convert_slow_tokenizer.py): what tokenizer.json says about spaces then does not count.
+void RebuildSpaces(const ConfigRules& rules, Json* json) {
+  const bool prefix = *rules.add_prefix_space;
+  const Json space = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kWordBoundary}};
+  (*json)["normalizer"] = nullptr;
+  (*json)["pre_tokenizer"] = nullptr;
+  if (rules.legacy) {
+    Json steps = Json::array();
+    if (prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kWordBoundary}});
+    steps.push_back(space);
+    (*json)["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+  } else {
+    (*json)["pre_tokenizer"] = {{"type", "Metaspace"},
+                                {"replacement", kWordBoundary},
+                                {"prepend_scheme", prefix ? "first" : "never"},
+                                {"split", false}};
+  }
+  Json decoders = {{{"type", "Replace"}, {"pattern", {{"String", kWordBoundary}}}, {"content", " "}},
+                   {{"type", "ByteFallback"}},
+                   {{"type", "Fuse"}}};
+  if (prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  (*json)["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};
+}
+
+bool RebuildsSpaces(const ConfigRules& rules, const Json& json) {
+  if (rules.class_of != TokenizerClass::kLlama || !rules.has_model_file || !rules.add_prefix_space) return false;
+  return json.is_object() && json.contains("model") && json["model"].is_object() &&
+         json["model"].value("byte_fallback", Json(false)) == true;
+}
+
 struct TokenEntry {
   DecodedToken decoded;
   bool special = false;
@@ -78,13 +124,18 @@ class JsonTokenizer : public Tokenizer {
       : normalizer_(Normalizer::Parse(Member(json, "normalizer"))),
         pre_tokenizer_(PreTokenizer::Parse(Member(json, "pre_tokenizer"))),
         decoder_(Decoder::Parse(json.At("decoder"))),
-        bpe_(BpeModel::Parse(json.At("model"))) {
+        bpe_(BpeModel::Parse(json.At("model"))),
+        parses_special_(!rules.split_special_tokens) {
+    warnings_ = rules.warnings;
+    notes_ = rules.notes;
     for (const std::string& token : bpe_.tokens()) entries_.push_back({decoder_.Decode(token), false});
-    if (json.Has("added_tokens")) ReadAddedTokens(json.At("added_tokens"));
-    const int32_t template_bos = PostProcessorBos(Member(json, "post_processor"), vocab_size());
-    bos_id_ = template_bos >= 0 ? template_bos : FindToken(rules.bos_token);
-    adds_bos_ = template_bos >= 0;
-    if (rules.is_llama_class && rules.add_bos_token.has_value()) adds_bos_ = *rules.add_bos_token && bos_id_ >= 0;
+    for (const AddedToken& token : JoinAddedTokens(Member(json, "added_tokens"), bpe_, rules, &warnings_)) Add(token);
+    ChooseBos(Member(json, "post_processor"), rules);
+    if (const SpecialToken* eos = rules.Special("eos_token")) {
+      eos_id_ = IdOfToken(eos->token.content);
+      eos_file_ = eos->file;
+    }
+    WarnOfTheRest(json, rules);
   }
 
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override;
@@ -98,12 +149,16 @@ class JsonTokenizer : public Tokenizer {
   std::string TokenText(int32_t id) const override {
     return IsSpecial(id) ? entries_[static_cast<size_t>(id)].decoded.bytes : "";
   }
+  int32_t IdOfToken(std::string_view text) const override {
+    const auto added = added_ids_.find(std::string(text));
+    return added != added_ids_.end() ? added->second : bpe_.IdOf(text);
+  }
 
  private:
   bool InRange(int32_t id) const { return id >= 0 && id < vocab_size(); }
-  int32_t FindToken(const std::string& text) const;
-  void ReadAddedTokens(const JsonView& tokens);
-  void ReadAddedToken(const JsonView& json, size_t max_id);
+  void Add(const AddedToken& token);
+  void ChooseBos(const JsonView& post_processor, const ConfigRules& rules);
+  void WarnOfTheRest(const JsonView& json, const ConfigRules& rules);
   void EncodeNormalized(std::string_view text, bool at_start, bool parse_special, std::vector<int32_t>* ids) const;
 
   Normalizer normalizer_;
@@ -116,28 +171,12 @@ class JsonTokenizer : public Tokenizer {
   AddedTokenFinder normalized_tokens_;  // looked for after normalization
   int32_t bos_id_ = -1;
   bool adds_bos_ = false;
+  bool parses_special_;
 };
 
-void JsonTokenizer::ReadAddedTokens(const JsonView& tokens) {
-  const size_t max_id = 2 * (entries_.size() + tokens.Size()) + 100'000;  // the table must not outgrow the file
-  for (size_t i = 0; i < tokens.Size(); ++i) ReadAddedToken(tokens.At(i), max_id);
-}
-
-void JsonTokenizer::ReadAddedToken(const JsonView& json, size_t max_id) {
-  AddedToken token;
-  token.id = static_cast<int32_t>(json.At("id").Int(0, static_cast<int64_t>(max_id)));
-  token.content = json.At("content").String();
-  token.special = Flag(json, "special", false);
-  token.normalized = Flag(json, "normalized", !token.special);
-  token.lstrip = Flag(json, "lstrip", false);
-  token.rstrip = Flag(json, "rstrip", false);
-  token.single_word = Flag(json, "single_word", false);
-  if (token.content.empty() || token.content.size() > kMaxAddedTokenBytes) json.At("content").Fail("1 to 512 bytes");
-  const int32_t known = bpe_.IdOf(token.content);
+void JsonTokenizer::Add(const AddedToken& token) {
+  added_ids_.emplace(token.content, token.id);
   const auto index = static_cast<size_t>(token.id);
-  const bool taken = index < bpe_.tokens().size() && !bpe_.tokens()[index].empty() && known != token.id;
-  if ((known >= 0 && known != token.id) || taken) json.At("id").Fail("the id that the vocabulary gives to this token");
-  if (!added_ids_.emplace(token.content, token.id).second) json.At("content").Fail("a token that was not added before");
   if (index >= entries_.size()) entries_.resize(index + 1);
   // The content is text, not letters of the byte alphabet (the reference library takes it for letters where it can).
   entries_[index] = {{token.content, false}, token.special};
@@ -145,10 +184,32 @@ void JsonTokenizer::ReadAddedToken(const JsonView& json, size_t max_id) {
   if (!content.empty()) (token.normalized ? normalized_tokens_ : raw_tokens_).Add(token, content);
 }
 
-int32_t JsonTokenizer::FindToken(const std::string& text) const {
-  if (text.empty()) return -1;
-  const auto added = added_ids_.find(text);
-  return added != added_ids_.end() ? added->second : bpe_.IdOf(text);
+// LlamaTokenizerFast writes the post-processor anew from its bos_token and add_bos_token; other classes leave it.
+void JsonTokenizer::ChooseBos(const JsonView& post_processor, const ConfigRules& rules) {
+  const SpecialToken* named = rules.Special("bos_token");
+  const int32_t named_id = named == nullptr ? -1 : IdOfToken(named->token.content);
+  const bool is_llama = rules.class_of == TokenizerClass::kLlama || rules.class_of == TokenizerClass::kCodeLlama;
+  bos_id_ = named_id;
+  if (!is_llama || named_id < 0) {
+    const int32_t template_bos = PostProcessorBos(post_processor, vocab_size());
+    if (template_bos >= 0) bos_id_ = template_bos;
+    adds_bos_ = template_bos >= 0;
+  }
+  if (!is_llama) return;
+  if (named_id >= 0) adds_bos_ = rules.add_bos_token.value_or(true);
+  if (named_id < 0 && rules.add_bos_token.has_value()) adds_bos_ = *rules.add_bos_token && bos_id_ >= 0;
+  if (rules.add_eos_token) warnings_.push_back(EosNotAdded(rules.file));
+}
+
+void JsonTokenizer::WarnOfTheRest(const JsonView& json, const ConfigRules& rules) {
+  for (const char* key : {"truncation", "padding"}) {
+    if (!json.Has(key)) continue;
+    warnings_.push_back(json.file() + ": '" + key +
+                        "' is not followed: a text keeps all its tokens and gets no others");
+  }
+  if (!rules.add_prefix_space.has_value() || *rules.add_prefix_space == BeginsWithSpace(json.raw())) return;
+  warnings_.push_back(rules.file + ": 'add_prefix_space' is " + (*rules.add_prefix_space ? "true" : "false") +
+                      ", and tokenizer.json says otherwise: tokenizer.json is followed");
 }
 
 std::vector<int32_t> JsonTokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
@@ -157,14 +218,15 @@ std::vector<int32_t> JsonTokenizer::Encode(std::string_view text, const EncodeOp
     if (bos_id_ < 0) throw UserError("the tokenizer has no BOS token", "leave out --add-bos");
     ids.push_back(bos_id_);
   }
+  const bool parse_special = options.parse_special && parses_special_;
   const std::string clean = ReplaceInvalid(text);
   const std::string_view whole = clean;
-  for (const AddedTokenFinder::Piece& piece : raw_tokens_.Split(whole, options.parse_special)) {
+  for (const AddedTokenFinder::Piece& piece : raw_tokens_.Split(whole, parse_special)) {
     if (piece.id >= 0) {
       ids.push_back(piece.id);
     } else {
       const std::string normalized = normalizer_.Apply(whole.substr(piece.begin, piece.end - piece.begin));
-      EncodeNormalized(normalized, piece.begin == 0, options.parse_special, &ids);
+      EncodeNormalized(normalized, piece.begin == 0, parse_special, &ids);
     }
   }
   return ids;
@@ -218,7 +280,8 @@ std::string JsonTokenizer::TokenBytes(int32_t id, bool is_first) const {
 }  // namespace
 
 std::unique_ptr<Tokenizer> LoadTokenizerJson(std::string_view text, const std::string& file, const ConfigRules& rules) {
-  const Json json = base::ParseJson(text, file);
+  Json json = base::ParseJson(text, file);
+  if (RebuildsSpaces(rules, json)) RebuildSpaces(rules, &json);
   return std::make_unique<JsonTokenizer>(JsonView(json, file), rules);
 }
 

@@ -93,10 +93,11 @@ TEST(JsonTokenizerTest, RefusesAddedTokensThatContradictTheVocabulary) {
 TEST(JsonTokenizerTest, TakesTheBosRuleFromThePostProcessorOrTheLlamaClass) {
   Json json = Tiny();
   EXPECT_FALSE(LoadTokenizerJson(json.dump(), "t.json")->adds_bos());
-  ConfigRules llama = {.add_bos_token = true, .bos_token = "<s>", .is_llama_class = true, .added_tokens = {}};
+  ConfigRules llama = ParseConfigRules(R"({"tokenizer_class":"LlamaTokenizer","add_bos_token":true,"bos_token":"<s>"})",
+                                       "tokenizer_config.json");
   EXPECT_TRUE(LoadTokenizerJson(json.dump(), "t.json", llama)->adds_bos());
   ConfigRules other = llama;
-  other.is_llama_class = false;
+  other.class_of = TokenizerClass::kOther;
   EXPECT_FALSE(LoadTokenizerJson(json.dump(), "t.json", other)->adds_bos());
   EXPECT_EQ(LoadTokenizerJson(json.dump(), "t.json", other)->bos_id(), 3);
 

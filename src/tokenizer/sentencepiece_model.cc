@@ -24,7 +24,7 @@ constexpr float kMaxScore = 1e9F;  // sums of scores over a text stay finite
 
 // Field numbers of the message and its parts.
 namespace field {
-constexpr uint32_t kPieces = 1, kTrainer = 2, kNormalizer = 3;
+constexpr uint32_t kPieces = 1, kTrainer = 2, kNormalizer = 3, kDenormalizer = 5;
 constexpr uint32_t kPieceText = 1, kPieceScore = 2, kPieceType = 3;
 constexpr uint32_t kModelType = 3, kSuffixSpace = 24, kByteFallback = 35, kUnkId = 40, kBosId = 41, kEosId = 42,
                    kPadId = 43, kBosPiece = 46;
@@ -45,6 +45,7 @@ class Parser {
       if (item.number == field::kPieces) ReadPiece(Bytes(item));
       if (item.number == field::kTrainer) ReadTrainer(Bytes(item));
       if (item.number == field::kNormalizer) ReadNormalizer(Bytes(item));
+      if (item.number == field::kDenormalizer) RefuseDenormalizer(Bytes(item));
     }
     CheckPieces();
     CheckIds();
@@ -78,6 +79,7 @@ class Parser {
   void ReadPiece(std::string_view bytes);
   void ReadTrainer(std::string_view bytes);
   void ReadNormalizer(std::string_view bytes);
+  void RefuseDenormalizer(std::string_view bytes) const;
   void CheckPieces() const;
   void CheckPiece(size_t id) const;
   void CheckIds() const;
@@ -149,6 +151,18 @@ void Parser::ReadNormalizer(std::string_view bytes) {
     if (item.number == field::kRemoveExtra) model_.remove_extra_whitespaces = Flag(item);
     if (item.number == field::kEscape && !Flag(item)) {
       Fail("'normalizer_spec.escape_whitespaces' is false, expected true");
+    }
+  }
+}
+
+// Rules that the library applies to decoded text.
+void Parser::RefuseDenormalizer(std::string_view bytes) const {
+  ProtoReader reader(bytes, file_);
+  ProtoField item;
+  while (reader.Next(&item)) {
+    if (item.number == field::kCharsmap && !Bytes(item).empty()) {
+      Fail(
+          "has a 'denormalizer_spec.precompiled_charsmap', expected none (what changes decoded text is not supported)");
     }
   }
 }

@@ -44,6 +44,22 @@ class Tokenizer {
   virtual bool adds_bos() const = 0;   // what the tokenizer files say about plain text
   // Text of a special token by id, for chat templates; empty for none.
   virtual std::string TokenText(int32_t id) const = 0;
+  // The token with exactly this text (an added token, else one of the vocabulary); -1 = none.
+  virtual int32_t IdOfToken(std::string_view text) const = 0;
+
+  // The eos_token, where the vocabulary has it (-1 = none), and the file that names it (empty: the class's default).
+  int32_t eos_id() const { return eos_id_; }
+  const std::string& eos_file() const { return eos_file_; }
+
+  // What the files ask for that changes ids and is not followed, and where they contradict each other.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  // What they ask for that changes the decoded text only and is not followed.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ protected:
+  int32_t eos_id_ = -1;
+  std::string eos_file_;
+  std::vector<std::string> warnings_, notes_;
 };
 
 // Streaming decode: prints only complete UTF-8 characters and holds back the rest (tests: stream.json's rule).
@@ -61,12 +77,13 @@ class StreamDecoder {
   std::string held_;
 };
 
-// A folder (tokenizer.json wins over tokenizer.model), or one of those files; tokenizer_config.json beside it is read
-// for the BOS rule, and with tokenizer.model for added tokens (or added_tokens.json).
+// A folder (tokenizer.json wins over tokenizer.model), or one of those files; what stands beside it counts as
+// tokenizer_config.h says. A tokenizer.model that is named itself, and not its folder, is SentencePiece alone: its BOS
+// rule and added tokens come from the config, "legacy" does not.
 //
 // Whether plain text gets a BOS (adds_bos):
-// - tokenizer.json: when its TemplateProcessing begins with a special token; but with tokenizer_class LlamaTokenizer or
-//   LlamaTokenizerFast an explicit add_bos_token decides, because those classes rebuild the post-processor.
+// - tokenizer.json: when its TemplateProcessing begins with a special token; but for LlamaTokenizer and
+//   LlamaTokenizerFast by add_bos_token (true when absent), because those classes rebuild the post-processor.
 // - tokenizer.model: add_bos_token, true when absent.
 // add_eos_token is not followed: it is for training text, a prompt never ends with EOS.
 //

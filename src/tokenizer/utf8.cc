@@ -123,20 +123,31 @@ bool IsWhiteSpace(char32_t code) {
          code == 0x3000;
 }
 
-std::string_view StripLikePython(std::string_view text) {
-  const auto stripped = [](char32_t code) { return IsWhiteSpace(code) || (code >= 0x1C && code <= 0x1F); };
+namespace {
+
+bool IsPythonSpace(char32_t code) { return IsWhiteSpace(code) || (code >= 0x1C && code <= 0x1F); }
+
+}  // namespace
+
+std::string_view StripLeftLikePython(std::string_view text) {
   while (!text.empty()) {
     const Utf8Char next = NextChar(text);
-    if (!stripped(next.code)) break;
+    if (!IsPythonSpace(next.code)) break;
     text.remove_prefix(next.size);
   }
+  return text;
+}
+
+std::string_view StripRightLikePython(std::string_view text) {
   while (!text.empty()) {
     const size_t start = LastCharStart(text);
-    if (!stripped(NextChar(text.substr(start)).code)) break;
+    if (!IsPythonSpace(NextChar(text.substr(start)).code)) break;
     text.remove_suffix(text.size() - start);
   }
   return text;
 }
+
+std::string_view StripLikePython(std::string_view text) { return StripRightLikePython(StripLeftLikePython(text)); }
 
 bool IsWordChar(char32_t code) {
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(code))) {

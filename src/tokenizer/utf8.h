@@ -40,6 +40,8 @@ std::string ReplaceAll(std::string_view text, std::string_view from, std::string
 bool IsWhiteSpace(char32_t code);
 // What str.strip() of Python removes: White_Space and U+001C to U+001F.
 std::string_view StripLikePython(std::string_view text);
+std::string_view StripLeftLikePython(std::string_view text);
+std::string_view StripRightLikePython(std::string_view text);
 // Regex \w: letters, marks, numbers (decimal and letter), connectors, joiners.
 bool IsWordChar(char32_t code);
 
