@@ -44,6 +44,15 @@ struct EngineOptions {
   std::function<void(double share)> on_pack = {};
 };
 
+// A token that ends a reply, and what says so: "generation_config.json", "config.json", "tokenizer_config.json",
+// "special_tokens_map.json", "chat template NAME", or "the tokenizer's class" where nothing else names any.
+struct EosToken {
+  int32_t id = -1;
+  std::string text;  // empty without a tokenizer
+  std::vector<std::string> named_by;
+  bool template_only = false;  // ends replies under the model's own chat template only
+};
+
 // What was loaded, for display.
 struct EngineInfo {
   std::string model_family;     // "llama", "mistral", "qwen2", "qwen3"
@@ -67,8 +76,9 @@ struct EngineInfo {
   uint64_t packed_bytes_before = 0;  // of the layers that were changed
   uint64_t packed_bytes_after = 0;
   bool has_tokenizer = false;
-  std::vector<int32_t> eos_token_ids;
-  std::vector<std::string> warnings;  // such as a head count that differs from the weights, or more threads than cores
+  std::vector<int32_t> eos_token_ids;  // end every reply
+  std::vector<EosToken> eos_tokens;    // those, then the template's where nothing else names it
+  std::vector<std::string> warnings;   // such as a head count that differs from the weights, or more threads than cores
 };
 
 // One turn of a conversation.
@@ -101,6 +111,10 @@ class Engine {
   // Renders a conversation. `template_name`: a template's name, "auto" (the model's own, else none) or "none".
   // Returns false when there is no template ("none", or "auto" without one).
   bool RenderChat(std::span<const ChatMessage> messages, const std::string& template_name, std::string* prompt) const;
+
+  // Tokens that end a reply under a template, named as RenderChat names it; they belong into
+  // StopOptions::eos_token_ids. Empty without a template or a tokenizer.
+  std::vector<int32_t> EndOfReply(const std::string& template_name) const;
 
   // One request. All is computed in the default floating-point mode (round to nearest, denormals kept), and on_emit is
   // called in it. Throws UserError (empty prompt, id out of range, prompt beyond the context, settings out of range).

@@ -55,6 +55,8 @@ struct StopOptions {
   int32_t max_tokens = 256;
   bool ignore_eos = false;
   std::vector<std::string> stop;  // stop strings, cut from the text; need a tokenizer
+  // Tokens that end the reply beside EngineInfo::eos_token_ids, such as Engine::EndOfReply of the prompt's template.
+  std::vector<int32_t> eos_token_ids = {};
 
   bool operator==(const StopOptions&) const = default;
 };

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "checkpoint/head_names.h"
 #include "checkpoint/packed_tensors.h"
 #include "draft/head_tensors.h"
+#include "engine/end_of_turn.h"
 #include "hydrant/error.h"
 #include "kernels/packed.h"
 #include "model/packed_file.h"
@@ -120,7 +122,6 @@ void AddConfig(const model::ModelConfig& config, Section& section) {
   section.Add("mlp_bias", config.mlp_bias);
   section.Add("qk_norm", config.qk_norm);
   section.Add("bos_token_id", config.bos_token_id >= 0 ? Json(config.bos_token_id) : Json());
-  section.Add("eos_token_ids", config.eos_token_ids);
 }
 
 void AddHeads(const draft::HeadsInfo& info, Section& section) {
@@ -152,6 +153,24 @@ Json TemplateOf(const std::string& folder) {
   }
 }
 
+// What ends a reply: the ids, and each with what names it.
+void AddEndOfTurn(const std::string& folder, const model::ModelConfig& config, Section& section) {
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  if (tokenizer::HasTokenizer(folder)) tokenizer = tokenizer::LoadTokenizer(folder);
+  const engine::EndOfTurn end = engine::FindEndOfTurn(config, tokenizer.get(), folder);
+  std::vector<int32_t> ids;
+  Json named_by = Json::object();
+  for (const EosToken& token : end.tokens) {
+    if (!token.template_only) ids.push_back(token.id);
+    std::string names;
+    for (const std::string& name : token.named_by) names += (names.empty() ? "" : " and ") + name;
+    named_by[fmt::format("{} {}", token.id, token.text)] = names;
+  }
+  section.Add("eos_token_ids", ids);
+  section.Add("eos_named_by", named_by);
+  section.Add("eos_warnings", end.warnings);
+}
+
 }  // namespace
 
 Section BaseSection(const std::string& folder) {
@@ -160,6 +179,7 @@ Section BaseSection(const std::string& folder) {
   const std::set<std::string> unused(weights.unused_tensors.begin(), weights.unused_tensors.end());
   Section section{"base", {}};
   AddConfig(weights.config, section);
+  AddEndOfTurn(folder, weights.config, section);
   section.Add("config_file", weights.config.file);
   section.Add("weights_file", weights.file);
   section.Add("num_files", source->files().size());
@@ -213,6 +233,8 @@ Section TokenizerSection(const std::string& path) {
   section.Add("bos_id", bos >= 0 ? Json(bos) : Json());
   section.Add("bos_token", bos >= 0 ? Json(tokenizer->TokenText(bos)) : Json());
   section.Add("adds_bos", tokenizer->adds_bos());
+  section.Add("warnings", tokenizer->warnings());
+  section.Add("not_followed", tokenizer->notes());
   if (is_folder) section.Add("chat_template", TemplateOf(path));
   return section;
 }

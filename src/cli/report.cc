@@ -56,6 +56,19 @@ Json TreeUseJson(const TreeUse& tree, bool is_auto) {
   return json;
 }
 
+// What ended, or could have ended, the reply.
+void AddEnds(const RunOptions& options, const EngineInfo& info, Json& json) {
+  std::vector<int32_t> ids = info.eos_token_ids;
+  for (const int32_t id : options.request.stop.eos_token_ids) {
+    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  }
+  json["eos_token_ids"] = ids;
+  json["eos_tokens"] = Json::array();
+  for (const EosToken& token : info.eos_tokens) {
+    json["eos_tokens"].push_back({{"id", token.id}, {"text", token.text}, {"named_by", token.named_by}});
+  }
+}
+
 void AddEngine(const RunOptions& options, const EngineInfo& info, Json& json) {
   json["version"] = HYDRANT_VERSION;
   json["model"] = options.engine.model;
@@ -80,8 +93,9 @@ void AddEngine(const RunOptions& options, const EngineInfo& info, Json& json) {
   json["prefill_chunk"] = info.prefill_chunk;
   json["vocab_size"] = info.vocab_size;
   json["max_positions"] = info.max_positions;
-  json["eos_token_ids"] = info.eos_token_ids;
+  AddEnds(options, info, json);
   json["warnings"] = info.warnings;
+  for (const std::string& warning : options.warnings) json["warnings"].push_back(warning);
 }
 
 }  // namespace

@@ -30,6 +30,8 @@ struct RunOptions {
   std::vector<float> draft_p_mins;  // of --draft-p-min; the first one, if any, is request.draft_p_min too
   std::vector<int32_t> lookups;     // of --lookup; the first one, if any, is request.lookup.max_tokens too
 
+  std::vector<std::string> warnings;  // beside the engine's; found after the flags
+
   // Whether there are several ways of drafting to choose from.
   bool has_choice() const { return trees.size() > 1 || draft_p_mins.size() > 1 || lookups.size() > 1; }
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/float_mode.h"
+#include "engine/end_of_turn.h"
 #include "engine/loaded_model.h"
 #include "engine/step.h"
 #include "sequence/sequence.h"
@@ -89,6 +90,8 @@ sequence::SequenceSetup Engine::Impl::SetupFor(const GenerationRequest& request)
   setup.max_positions = loaded->info.max_positions;
   setup.max_slots = SlotsFor(request);
   setup.eos_token_ids = loaded->info.eos_token_ids;
+  const std::vector<int32_t>& more = request.stop.eos_token_ids;
+  setup.eos_token_ids.insert(setup.eos_token_ids.end(), more.begin(), more.end());
   return setup;
 }
 
@@ -174,7 +177,11 @@ std::vector<int32_t> Engine::Tokenize(std::string_view text, bool parse_special,
 std::string Engine::Detokenize(std::span<const int32_t> ids, bool skip_special) const {
   const auto& tokenizer = impl_->loaded->tokenizer;
   if (!tokenizer) throw UserError(impl_->loaded->options.model + ": has no tokenizer.json or tokenizer.model");
-  return tokenizer->Decode(ids, skip_special);
+  // Ids that only pad the model's vocabulary have no text.
+  std::vector<int32_t> with_text(ids.begin(), ids.end());
+  std::erase_if(with_text,
+                [&](int32_t id) { return id >= tokenizer->vocab_size() && id < impl_->loaded->info.vocab_size; });
+  return tokenizer->Decode(with_text, skip_special);
 }
 
 bool Engine::RenderChat(std::span<const ChatMessage> messages, const std::string& template_name,
@@ -192,6 +199,13 @@ bool Engine::RenderChat(std::span<const ChatMessage> messages, const std::string
   for (const ChatMessage& message : messages) converted.push_back({.role = message.role, .content = message.content});
   *prompt = tokenizer::RenderTemplate(found.name, converted, found.tokens, /*add_generation_prompt=*/true);
   return true;
+}
+
+std::vector<int32_t> Engine::EndOfReply(const std::string& template_name) const {
+  const engine::LoadedModel& loaded = *impl_->loaded;
+  const int32_t id = engine::EndOfReplyId(template_name, loaded.tokenizer.get(), loaded.options.model);
+  if (id < 0 || id >= loaded.info.vocab_size) return {};
+  return {id};
 }
 
 GenerationResult Engine::Generate(const GenerationRequest& request, const EmitCallback& on_emit) {

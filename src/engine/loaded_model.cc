@@ -9,6 +9,7 @@
 #include "base/mapped_file.h"
 #include "base/nearest.h"
 #include "draft/draft_vocab.h"
+#include "engine/end_of_turn.h"
 #include "hydrant/error.h"
 #include "model/linear_packer.h"
 
@@ -116,6 +117,21 @@ void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
   UseTree(loaded, options.tree);
 }
 
+// What the tokenizer warns of, too.
+void AddEndOfTurn(LoadedModel& loaded) {
+  EngineInfo& info = loaded.info;
+  const auto warn = [&info](const std::vector<std::string>& warnings) {
+    info.warnings.insert(info.warnings.end(), warnings.begin(), warnings.end());
+  };
+  if (loaded.tokenizer) warn(loaded.tokenizer->warnings());
+  EndOfTurn end = FindEndOfTurn(loaded.weights.config, loaded.tokenizer.get(), loaded.options.model);
+  for (const EosToken& token : end.tokens) {
+    if (!token.template_only) info.eos_token_ids.push_back(token.id);
+  }
+  warn(end.warnings);
+  info.eos_tokens = std::move(end.tokens);
+}
+
 void FillInfo(LoadedModel& loaded) {
   EngineInfo& info = loaded.info;
   info.model_family = model::NameOf(loaded.weights.config.family);
@@ -132,7 +148,7 @@ void FillInfo(LoadedModel& loaded) {
   info.weight_bytes = loaded.weights.bytes;
   info.head_weight_bytes = loaded.drafter ? loaded.drafter->weight_bytes() : 0;
   info.has_tokenizer = loaded.tokenizer != nullptr;
-  info.eos_token_ids = loaded.weights.config.eos_token_ids;
+  AddEndOfTurn(loaded);
 }
 
 }  // namespace

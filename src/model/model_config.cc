@@ -232,10 +232,9 @@ std::vector<int32_t> TokenIds(const JsonView& config, std::string_view key, int6
   return ids;
 }
 
-void ReadTokenIds(const JsonView& config, ModelConfig* result) {
-  const std::vector<int32_t> eos = TokenIds(config, "eos_token_id", result->vocab_size);
+void ReadTokenIds(const JsonView& config, std::vector<int32_t>* eos, ModelConfig* result) {
+  *eos = TokenIds(config, "eos_token_id", result->vocab_size);
   const std::vector<int32_t> bos = TokenIds(config, "bos_token_id", result->vocab_size);
-  if (!eos.empty()) result->eos_token_ids = eos;
   if (!bos.empty()) result->bos_token_id = bos.front();
 }
 
@@ -269,15 +268,23 @@ ModelConfig ReadModelConfig(const std::string& folder) {
   result.sliding_window = ReadSlidingWindow(config, result);
   result.tied_embeddings = BoolOr(config, "tie_word_embeddings", false);
   ReadBiases(config, &result);
-  ReadTokenIds(config, &result);
+  ReadTokenIds(config, &result.config_eos_token_ids, &result);
 
   const std::string generation_file = (path / "generation_config.json").string();
   if (base::IsThere(generation_file)) {
     const Json generation = ReadSmallJson(generation_file);
     if (!generation.is_object()) JsonView(generation, generation_file).Fail("an object");
-    ReadTokenIds(JsonView(generation, generation_file), &result);
+    ReadTokenIds(JsonView(generation, generation_file), &result.generation_eos_token_ids, &result);
   }
   return result;
+}
+
+int64_t VocabSizeOf(const std::string& folder) {
+  const std::string file = (std::filesystem::path(folder) / "config.json").string();
+  if (!base::IsThere(file)) return 0;
+  const Json json = ReadSmallJson(file);
+  const JsonView config(json, file);
+  return config.is_object() && config.Has("vocab_size") ? config.At("vocab_size").Int(1, kMaxExtent) : 0;
 }
 
 // In f32 and in transformers' order of operations (modeling_rope_utils), since rope angles are f32 there as well.

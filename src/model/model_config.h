@@ -42,13 +42,17 @@ struct ModelConfig {
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
   bool qk_norm = false;
   int32_t bos_token_id = -1;  // -1 = none
-  // Ends generation: generation_config.json's where it has some, else config.json's.
-  std::vector<int32_t> eos_token_ids;
+  // What ends generation, by file. (Which of them count: engine/end_of_turn.h.)
+  std::vector<int32_t> generation_eos_token_ids;  // generation_config.json
+  std::vector<int32_t> config_eos_token_ids;      // config.json
 };
 
 // Reads folder/config.json and folder/generation_config.json (optional). Throws FileError naming file, key, what was
 // expected and found; an unknown model_type, activation or rope type (dynamic, yarn, longrope) is refused by name.
 ModelConfig ReadModelConfig(const std::string& folder);
+
+// vocab_size of folder/config.json alone; 0 where the folder has no config.json, or that has no such number.
+int64_t VocabSizeOf(const std::string& folder);
 
 // inv_freq [Dh / 2] in f32 as transformers computes it (linear and llama3 scaling applied).
 std::vector<float> InverseFrequencies(const RopeConfig& rope, int64_t head_dim);

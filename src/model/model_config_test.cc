@@ -69,7 +69,7 @@ TEST(ModelConfigTest, ReadsTheSizes) {
   EXPECT_EQ(config.max_positions, 512);
   EXPECT_FLOAT_EQ(config.rms_norm_eps, 1e-5F);
   EXPECT_EQ(config.bos_token_id, 1);
-  EXPECT_THAT(config.eos_token_ids, ElementsAre(2));
+  EXPECT_THAT(config.config_eos_token_ids, ElementsAre(2));
   EXPECT_FALSE(config.tied_embeddings);
 }
 
@@ -189,12 +189,13 @@ TEST(ModelConfigTest, SlidingWindows) {
   EXPECT_THAT(Refusal(With(Of("mistral"), "sliding_window", 0)), HasSubstr("'sliding_window' is 0"));
 }
 
-TEST(ModelConfigTest, TokenIdsOfTheGenerationConfigWin) {
-  EXPECT_THAT(Read(With(Llama(), "eos_token_id", {3, 6}), R"({"eos_token_id":[3,6,290]})").eos_token_ids,
-              ElementsAre(3, 6, 290));
-  EXPECT_THAT(Read(With(Llama(), "eos_token_id", {3, 6}), R"({"eos_token_id":null})").eos_token_ids, ElementsAre(3, 6));
-  EXPECT_THAT(Read(With(Llama(), "eos_token_id", nullptr)).eos_token_ids, IsEmpty());
-  EXPECT_THAT(Read(With(Llama(), "eos_token_id", -1)).eos_token_ids, IsEmpty());
+TEST(ModelConfigTest, KeepsTheTokenIdsOfBothFiles) {
+  const ModelConfig both = Read(With(Llama(), "eos_token_id", {3, 6}), R"({"eos_token_id":[3,290]})");
+  EXPECT_THAT(both.generation_eos_token_ids, ElementsAre(3, 290));
+  EXPECT_THAT(both.config_eos_token_ids, ElementsAre(3, 6));
+  EXPECT_THAT(Read(Llama(), R"({"eos_token_id":null})").generation_eos_token_ids, IsEmpty());
+  EXPECT_THAT(Read(With(Llama(), "eos_token_id", nullptr)).config_eos_token_ids, IsEmpty());
+  EXPECT_THAT(Read(With(Llama(), "eos_token_id", -1)).config_eos_token_ids, IsEmpty());
   EXPECT_EQ(Read(With(Llama(), "bos_token_id", nullptr)).bos_token_id, -1);
   EXPECT_THAT(Refusal(With(Llama(), "eos_token_id", 320)), HasSubstr("config.json: 'eos_token_id' is 320"));
   EXPECT_THAT(Refusal(Llama(), R"({"eos_token_id":[2,320]})"),

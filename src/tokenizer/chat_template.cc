@@ -195,6 +195,7 @@ struct Template {
   std::string (*render)(const Conversation&);
   std::string_view usual_bos;
   std::string_view usual_eos;
+  std::string_view end_of_reply;  // empty: EOS
   // Of the published Jinja text without a line break at its end: bytes and FNV-1a hash.
   size_t jinja_bytes;
   uint64_t jinja_hash;
@@ -203,17 +204,17 @@ struct Template {
 constexpr std::string_view kLlama3Bos = "<|begin_of_text|>";
 
 constexpr std::array kTemplates = {
-    Template{"vicuna", &Vicuna, "<s>", "</s>", 602, 0xAC712F7C7BF01C98},
-    Template{"vicuna_newline_variant", &VicunaNewlineVariant, "<s>", "</s>", 871, 0x8A1C625CF3421DF2},
-    Template{"llama-2", &Llama2, "<s>", "</s>", 815, 0xF344EECF1BD3A427},
-    Template{"llama-3", &Llama3, kLlama3Bos, "<|eot_id|>", 389, 0x0E60067A5537498E},
-    Template{"llama-3.1", &Llama31, kLlama3Bos, "<|eot_id|>", 4613, 0xCC0368E1FFB6B958},
-    Template{"chatml", &ChatMlQwen2, "", "<|im_end|>", 328, 0x8A87094E0E1E24C5},
-    Template{"chatml_qwen15", &ChatMlQwen15, "", "<|im_end|>", 327, 0xC867DA37C989D41F},
-    Template{"chatml_plain", &ChatMlPlain, "", "<|im_end|>", 196, 0x88BF4138D5C826F0},
-    Template{"mistral", &MistralV02, "<s>", "</s>", 470, 0x8C734B90B4F8D84D},
-    Template{"mistral_v01", &MistralV01, "<s>", "</s>", 477, 0xC730ACC029CE6EE0},
-    Template{"zephyr", &Zephyr, "<s>", "</s>", 410, 0xCD8B49000DB02C2C},
+    Template{"vicuna", &Vicuna, "<s>", "</s>", "", 602, 0xAC712F7C7BF01C98},
+    Template{"vicuna_newline_variant", &VicunaNewlineVariant, "<s>", "</s>", "", 871, 0x8A1C625CF3421DF2},
+    Template{"llama-2", &Llama2, "<s>", "</s>", "", 815, 0xF344EECF1BD3A427},
+    Template{"llama-3", &Llama3, kLlama3Bos, "<|eot_id|>", "<|eot_id|>", 389, 0x0E60067A5537498E},
+    Template{"llama-3.1", &Llama31, kLlama3Bos, "<|eot_id|>", "<|eot_id|>", 4613, 0xCC0368E1FFB6B958},
+    Template{"chatml", &ChatMlQwen2, "", "<|im_end|>", "<|im_end|>", 328, 0x8A87094E0E1E24C5},
+    Template{"chatml_qwen15", &ChatMlQwen15, "", "<|im_end|>", "<|im_end|>", 327, 0xC867DA37C989D41F},
+    Template{"chatml_plain", &ChatMlPlain, "", "<|im_end|>", "<|im_end|>", 196, 0x88BF4138D5C826F0},
+    Template{"mistral", &MistralV02, "<s>", "</s>", "", 470, 0x8C734B90B4F8D84D},
+    Template{"mistral_v01", &MistralV01, "<s>", "</s>", "", 477, 0xC730ACC029CE6EE0},
+    Template{"zephyr", &Zephyr, "<s>", "</s>", "", 410, 0xCD8B49000DB02C2C},
 };
 
 constexpr auto kNames = [] {
@@ -250,13 +251,20 @@ std::string RenderTemplate(std::string_view name, std::span<const Message> messa
   return known.render({messages, tokens, add_generation_prompt});
 }
 
-std::string_view RecognizeTemplate(std::string_view jinja) {
+std::string_view RecognizeTemplate(std::string_view text) {
+  const std::string unified = ReplaceAll(ReplaceAll(text, "\r\n", "\n"), "\r", "\n");  // as Jinja's lexer does
+  std::string_view jinja = unified;
   if (jinja.ends_with('\n')) jinja.remove_suffix(1);
   const uint64_t hash = Fnv1a(jinja);
   for (const Template& known : kTemplates) {
     if (known.jinja_bytes == jinja.size() && known.jinja_hash == hash) return known.name;
   }
   return {};
+}
+
+std::string EndOfReply(std::string_view name, const TemplateTokens& tokens) {
+  const std::string_view end = FindTemplate(name).end_of_reply;
+  return end.empty() ? tokens.eos : std::string(end);
 }
 
 TemplateTokens UsualTokens(std::string_view name) {

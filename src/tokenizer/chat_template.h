@@ -30,11 +30,14 @@ std::span<const std::string_view> TemplateNames();
 std::string RenderTemplate(std::string_view name, std::span<const Message> messages, const TemplateTokens& tokens,
                            bool add_generation_prompt);
 
-// The name of the template with this Jinja text (one line break at the end is no difference to Jinja); empty for a text
-// that is none of the known ones, however similar.
+// The name of the template with this Jinja text (one line break at the end is no difference to Jinja, nor is the kind
+// of line break); empty for a text that is none of the known ones, however similar.
 std::string_view RecognizeTemplate(std::string_view jinja);
 // What BOS and EOS the template's publisher uses. Throws UserError for an unknown name.
 TemplateTokens UsualTokens(std::string_view name);
+
+// The text of the token that ends a reply under the template. Throws UserError for an unknown name.
+std::string EndOfReply(std::string_view name, const TemplateTokens& tokens);
 
 struct FolderTemplate {
   std::string name;  // empty: the folder has no chat template

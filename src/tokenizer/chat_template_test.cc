@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "hydrant/error.h"
 #include "tests/test_data.h"
+#include "tokenizer/utf8.h"
 
 namespace hydrant::tokenizer {
 namespace {
@@ -111,6 +112,24 @@ TEST(ChatTemplateTest, FindsTheTextInAllItsPlaces) {
   folder.Write("tokenizer_config.json", R"({"chat_template":"{{ other }}"})");
   folder.Write("chat_template.jinja", jinja + "\n");
   EXPECT_EQ(ReadFolderTemplate(folder.path()).name, "vicuna");
+}
+
+// Jinja reads every kind of line break as one line feed.
+TEST(ChatTemplateTest, RecognisesATextWithOtherLineEnds) {
+  const auto own = OwnConfig()["chat_template"].get<std::string>();
+  for (const char* end : {"\n", "\r\n", "\r"}) EXPECT_EQ(RecognizeTemplate(own + end), "vicuna");
+  const Json config = base::ReadJsonFile(test::SourceDir() + "/tests/cases/end_of_turn/tokenizer_config.json");
+  const std::string text = ReplaceAll(config["chat_template"].get<std::string>(), "\n", "\r\n");
+  ASSERT_NE(text.find("\r\n"), std::string::npos);
+  EXPECT_EQ(RecognizeTemplate(text), "chatml_plain");
+  const test::TempDir folder;
+  folder.Write("chat_template.jinja", text);
+  EXPECT_EQ(ReadFolderTemplate(folder.path()).name, "chatml_plain");
+  HYDRANT_NEED_SHARED();
+  const Json golden = base::ReadJsonFile(test::SharedDir() + "/golden/chat_templates.json");
+  for (const auto& [name, family] : golden["families"].items()) {
+    EXPECT_EQ(RecognizeTemplate(ReplaceAll(family["template"].get<std::string>(), "\n", "\r\n")), name);
+  }
 }
 
 TEST(ChatTemplateTest, RefusesUnknownTextsAndOffersTheFlag) {
