@@ -3,8 +3,11 @@
 
 #include <fmt/core.h>
 
+#include <optional>
+
 #include "cli/values.h"
 #include "hydrant/error.h"
+#include "tokenizer/chat_family.h"
 #include "tokenizer/chat_template.h"
 
 namespace hydrant::cli {
@@ -13,6 +16,27 @@ std::string ResolveTemplate(const std::string& model_folder, const std::string& 
   if (template_name != "auto") return template_name;
   const std::string name = tokenizer::ReadFolderTemplate(model_folder).name;
   return name.empty() ? "none" : name;
+}
+
+std::string ChooseTemplate(RunOptions& options, bool interactive) {
+  if (options.source == PromptSource::kIds) return "none";
+  const std::string& model = options.engine.model;
+  std::string name = ResolveTemplate(model, options.template_name);
+  if (name != "none" || options.template_name == "none") return name;
+  const std::optional<tokenizer::ChatFamily> family = tokenizer::FamilyOfFolders(model, options.engine.draft);
+  if (!family) return name;
+  if (interactive) {
+    options.warnings.push_back(
+        fmt::format("{}: has no chat template; {}, so this chat goes by the template of {} (--template {}); --template "
+                    "none continues every line on its own",
+                    model, family->said_by, family->name, family->template_name));
+    return family->template_name;
+  }
+  options.warnings.push_back(
+      fmt::format("{}: has no chat template, and the prompt goes in as it is; {}, and {} expects --template {} "
+                  "(--template none, where this is meant)",
+                  model, family->said_by, family->name, family->template_name));
+  return name;
 }
 
 namespace {

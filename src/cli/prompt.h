@@ -15,6 +15,9 @@ namespace hydrant::cli {
 // The template that --template means for this model folder: its name, or "none". Throws FileError for a Jinja text that
 // is not known.
 std::string ResolveTemplate(const std::string& model_folder, const std::string& template_name);
+// The same for a run. Where the folder has no template and its name, or that of the heads' base, tells a known family:
+// a chat (`interactive`) takes the family's template; a prompt stays as it is. Both add a warning to `options`.
+std::string ChooseTemplate(RunOptions& options, bool interactive);
 
 // Ids of a conversation under a template: special tokens parsed, no second BOS. With "none": the text of the last
 // message, BOS as the tokenizer files say.

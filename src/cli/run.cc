@@ -22,6 +22,7 @@
 #include "cli/stream.h"
 #include "cli/terminal.h"
 #include "cli/values.h"
+#include "tokenizer/chat_family.h"
 #include "tokenizer/tokenizer.h"
 
 namespace hydrant::cli {
@@ -44,6 +45,7 @@ Engine LoadEngine(RunOptions& options) {
   options.engine.on_pack = PackProgress();
   Engine engine(options.engine);
   PrintWarnings(engine.info().warnings);
+  PrintWarnings(options.warnings);
   return engine;
 }
 
@@ -125,12 +127,15 @@ int Run(const std::vector<std::string>& args) {
                     "give --prompt TEXT");
   }
   ChooseModel(options);
-  const std::string resolved_template =
-      options.source == PromptSource::kIds ? "none" : ResolveTemplate(options.engine.model, options.template_name);
+  const std::string resolved_template = ChooseTemplate(options, chat);
   if (options.system && resolved_template == "none") {
-    throw UserError("--system needs a chat template, and this model has none", "name one with --template");
+    const auto family = tokenizer::FamilyOfFolders(options.engine.model, options.engine.draft);
+    throw UserError(
+        "--system needs a chat template, and this model has none",
+        family ? fmt::format("{}: --template {}", family->said_by, family->template_name) : "name one with --template");
   }
   Engine engine = LoadEngine(options);
+  options.request.stop.eos_token_ids = engine.EndOfReply(resolved_template);
   if (chat) return RunChat(engine, options, resolved_template);
   GenerationRequest request = options.request;
   request.prompt_ids = PromptIds(engine, options, resolved_template);

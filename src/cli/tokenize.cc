@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "base/json.h"
@@ -18,6 +19,7 @@
 #include "cli/terminal.h"
 #include "cli/values.h"
 #include "hydrant/error.h"
+#include "tokenizer/chat_family.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -104,7 +106,11 @@ std::string RenderChat(const TokenizeOptions& options) {
   if (name == "auto") {
     const tokenizer::FolderTemplate found = tokenizer::ReadFolderTemplate(folder.string());
     if (found.name.empty()) {
-      throw FileError(folder.string(), "has no chat template in tokenizer_config.json", "name one with --template");
+      const std::optional<tokenizer::ChatFamily> family = tokenizer::FamilyOfFolders(folder.string(), "");
+      throw FileError(folder.string(), "has no chat template in tokenizer_config.json",
+                      !family ? "name one with --template"
+                              : fmt::format("{}, and {} expects --template {}", family->said_by, family->name,
+                                            family->template_name));
     }
     name = found.name;
     tokens = found.tokens;
@@ -133,6 +139,7 @@ int Tokenize(const std::vector<std::string>& args) {
   TokenizeOptions options;
   if (!ParseFlags(args, options)) return kExitOk;
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer::LoadTokenizer(options.model);
+  PrintWarnings(tokenizer->warnings());
   if (options.add_bos && tokenizer->bos_id() < 0) {
     throw FileError(options.model, "the tokenizer has no BOS token, and --add-bos asks for one");
   }
