@@ -87,6 +87,11 @@ struct ChatMessage {
   std::string content;
 };
 
+// Threads: every call but construction, assignment and destruction may come from any thread. Generate, GenerateBatch
+// and UseTree wait for one another: one runs at a time, and each uses all threads of the engine. The const calls wait
+// for nobody, but what info() refers to must not be read while UseTree runs. Within a callback of Generate the const
+// calls are allowed; Generate, GenerateBatch and UseTree of the same engine throw UserError there, and a callback must
+// not wait for another thread that calls them. Engines know nothing of one another.
 class Engine {
  public:
   // Throws UserError for anything wrong with the files or options.

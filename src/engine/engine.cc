@@ -2,8 +2,11 @@
 #include "hydrant/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <deque>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "base/float_mode.h"
@@ -21,6 +24,36 @@ namespace {
 
 constexpr int64_t kMostBlocks = int64_t{1} << 24;  // of KV, which a request's table numbers
 
+// Threads, cache and tree of an engine serve one call at a time.
+class Turns {
+ public:
+  // Waits for its turn; ends it when it goes. Throws UserError where this thread has the turn: it would wait for ever.
+  class Turn {
+   public:
+    Turn(Turns& turns, const char* call) : turns_(turns) {
+      if (turns.holder_.load() == std::this_thread::get_id()) {
+        throw UserError(std::string("a callback of Generate called ") + call + " on its own engine",
+                        "call it when Generate has returned, or on another Engine");
+      }
+      turns.mutex_.lock();
+      turns.holder_ = std::this_thread::get_id();
+    }
+    ~Turn() {
+      turns_.holder_ = std::thread::id();
+      turns_.mutex_.unlock();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Turns& turns_;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::atomic<std::thread::id> holder_{};
+};
+
 }  // namespace
 
 struct Engine::Impl {
@@ -35,6 +68,7 @@ struct Engine::Impl {
 
   std::unique_ptr<engine::LoadedModel> loaded;
   std::unique_ptr<kv::BlockPool> kv_pool;
+  Turns turns;
 };
 
 // KV slots that a request may come to use: its prompt and reply, and one tree beyond.
@@ -163,7 +197,10 @@ Engine& Engine::operator=(Engine&&) noexcept = default;
 
 const EngineInfo& Engine::info() const { return impl_->loaded->info; }
 
-void Engine::UseTree(const std::string& tree) { engine::UseTree(*impl_->loaded, tree); }
+void Engine::UseTree(const std::string& tree) {
+  const Turns::Turn turn(impl_->turns, "UseTree");
+  engine::UseTree(*impl_->loaded, tree);
+}
 
 std::vector<int32_t> Engine::Tokenize(std::string_view text, bool parse_special, bool add_bos) const {
   const auto& tokenizer = impl_->loaded->tokenizer;
@@ -209,10 +246,12 @@ std::vector<int32_t> Engine::EndOfReply(const std::string& template_name) const 
 }
 
 GenerationResult Engine::Generate(const GenerationRequest& request, const EmitCallback& on_emit) {
+  const Turns::Turn turn(impl_->turns, "Generate");
   return std::move(impl_->Run(std::span(&request, 1), on_emit).front());
 }
 
 std::vector<GenerationResult> Engine::GenerateBatch(std::span<const GenerationRequest> requests) {
+  const Turns::Turn turn(impl_->turns, "GenerateBatch");
   return impl_->Run(requests, {});
 }
 
