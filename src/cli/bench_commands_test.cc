@@ -44,5 +44,27 @@ TEST(BenchCommandsTest, LatencyOfAShapeRefusesWhatIsOfAFolder) {
   ExpectRefused({"bench", "latency", "--heads", "hydra++"}, "--heads is for random weights\nhint:  add --shape");
 }
 
+TEST(BenchCommandsTest, ListsAreTakenWithAndWithoutBrackets) {
+  const auto rows = [](const std::string& list) {
+    return JsonOf(Hydrant(
+        {"bench", "step", "--shape", "tale", "--rows", list, "--seconds", "0", "--no-check", "--json"}))["rows"]
+        .size();
+  };
+  EXPECT_EQ(rows("1,4"), 2U);
+  EXPECT_EQ(rows("[1, 4]"), 2U);
+  EXPECT_EQ(JsonOf(Hydrant({"bench", "latency", "--shape", "tale", "--heads", "[medusa, \"hydra\"]", "--prompt-ids",
+                            "1,2,3", "--max-tokens", "2", "--runs", "1", "--json"}))["methods"]
+                .size(),
+            3U);
+  const std::string text = JsonOf(Hydrant({"detokenize", "--model", Model(), "--ids", "[572,1066]"}))["text"];
+  EXPECT_EQ(JsonOf(Hydrant({"detokenize", "--model", Model(), "--ids", "572,1066"}))["text"], text);
+  for (const char* ids : {"1,572", "[1, 572]"}) {
+    EXPECT_EQ(JsonOf(Hydrant(
+                  {"run", "--model", Model(), "--prompt-ids", ids, "--max-tokens", "2", "--json"}))["prompt_token_ids"],
+              Json({1, 572}));
+  }
+  ExpectRefused({"bench", "step", "--rows", "[1,4"}, "--rows is \"[1\", expected an integer");
+}
+
 }  // namespace
 }  // namespace hydrant::test

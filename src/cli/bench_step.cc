@@ -47,14 +47,12 @@ struct Options {
 
 std::vector<int> ParseRows(const std::string& text) {
   std::vector<int> rows;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const auto count = static_cast<int>(ParseInteger("--rows", text.substr(begin, end - begin), 1, kMostRows));
+  for (const std::string& item : ListItems(text)) {
+    const auto count = static_cast<int>(ParseInteger("--rows", item, 1, kMostRows));
     if (std::find(rows.begin(), rows.end(), count) != rows.end()) {
       throw UserError(fmt::format("--rows has {} twice", count));
     }
     rows.push_back(count);
-    begin = end + 1;
   }
   return rows;
 }

@@ -13,17 +13,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// build/hydrant, build/release/hydrant, bin/hydrant of an installation.
-constexpr std::array<std::string_view, 3> kPlaces = {"../models", "../../models", "../share/hydrant/models"};
+// build/hydrant, build/release/hydrant, bin/hydrant of an installation (HYDRANT_MODELS_FROM_BIN: by the folders that it
+// was configured with); then a folder that was copied together.
+constexpr std::array<std::string_view, 7> kPlaces = {
+    "../models", "../../models", HYDRANT_MODELS_FROM_BIN, "../share/hydrant/models", "share/hydrant/models", "models",
+    "."};
 
 }  // namespace
 
 DefaultModel FindDefaultModel() {
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  return FindDefaultModel(fs::read_symlink("/proc/self/exe", error).parent_path().string());
+}
+
+DefaultModel FindDefaultModel(const std::string& program_folder) {
+  std::error_code error;
   std::string looked;
   for (const std::string_view place : kPlaces) {
-    const fs::path folder = (program.parent_path() / place).lexically_normal();
+    const fs::path folder = (fs::path(program_folder) / place).lexically_normal();
     if (fs::is_regular_file(folder / "tale-14m" / "config.json", error)) {
       return {(folder / "tale-14m").string(), (folder / "tale-14m-hydra-pp").string()};
     }

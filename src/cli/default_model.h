@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The embedded default model, found relative to the program: in the source tree, or where `cmake --install` put it.
+// The embedded default model, found relative to the program: in the source tree, where `cmake --install` put it, or
+// beside the program.
 #pragma once
 
 #include <string>
@@ -13,5 +14,7 @@ struct DefaultModel {
 
 // Throws UserError naming the places looked at.
 DefaultModel FindDefaultModel();
+// The same for a program in that folder.
+DefaultModel FindDefaultModel(const std::string& program_folder);
 
 }  // namespace hydrant::cli

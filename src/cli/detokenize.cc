@@ -46,7 +46,7 @@ int Detokenize(const std::vector<std::string>& args) {
   flags.Text("--model", "DIR|FILE", &model, "Model folder, tokenizer.json or tokenizer.model");
   flags.Value(
       "--ids", "LIST|FILE", [&ids](const std::string& value) { ids = ParseIdList("--ids", value, true); },
-      "Token ids as a JSON array, or a file holding one");
+      "Token ids such as 1,2 or [1, 2], or a file holding them");
   flags.Switch("--skip-special", &skip_special, "Leave out special tokens");
   if (!flags.Parse(args)) return kExitOk;
   if (model.empty()) throw UserError("--model is missing", "give a model folder or a tokenizer file");

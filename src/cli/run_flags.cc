@@ -77,7 +77,7 @@ void AddPromptFlags(FlagSet& flags, RunOptions& options) {
   flags.Value(
       "--prompt-ids", "LIST|FILE",
       [&options](const std::string& value) { options.request.prompt_ids = ParseIdList("--prompt-ids", value, true); },
-      "Token ids as a JSON array, used exactly as given: no BOS, no template");
+      "Token ids such as 1,2 or [1, 2], used exactly as given: no BOS, no template");
   flags.Value(
       "--system", "TEXT", [&options](const std::string& value) { options.system = value; },
       "System message of the chat template");

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -30,6 +31,17 @@ bool ReadNumber(const std::string& text, T* number) {
   if (begin != end && *begin == '+') ++begin;
   const auto [rest, error] = std::from_chars(begin, end, *number);
   return error == std::errc() && rest == end && begin != end;
+}
+
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpace);
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+// Integers and commas without brackets.
+bool IsBareList(std::string_view text) {
+  return !Trimmed(text).empty() && text.find_first_not_of("0123456789-, \t\r\n") == std::string_view::npos;
 }
 
 }  // namespace
@@ -72,21 +84,36 @@ std::string ParseChoice(std::string_view flag, const std::string& text, std::spa
                   nearest.empty() ? "" : "did you mean " + nearest + "?");
 }
 
+std::vector<std::string> ListItems(const std::string& text) {
+  std::string_view rest = Trimmed(text);
+  if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
+  std::vector<std::string> items;
+  for (size_t begin = 0; begin <= rest.size();) {
+    const size_t end = std::min(rest.find(',', begin), rest.size());
+    std::string_view item = Trimmed(rest.substr(begin, end - begin));
+    if (item.size() > 1 && item.front() == '"' && item.back() == '"') item = item.substr(1, item.size() - 2);
+    items.emplace_back(item);
+    begin = end + 1;
+  }
+  return items;
+}
+
 std::vector<int32_t> ParseIdList(std::string_view flag, const std::string& text, bool or_file) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  const bool literal = first != std::string::npos && text[first] == '[';
-  if (!literal && !or_file) {
-    throw UserError(fmt::format("{} is {}, expected a JSON array of token ids such as \"[1, 2]\"", flag, Shown(text)));
-  }
-  if (!literal && access(text.c_str(), F_OK) != 0) {
-    if (text.find_first_not_of("0123456789-, ") != std::string::npos) {
-      throw FileError(text, "there is no such file", fmt::format("{} takes a JSON array or a file holding one", flag));
+  const bool brackets = Trimmed(text).starts_with('[');
+  const bool file = !brackets && or_file && access(text.c_str(), F_OK) == 0;
+  if (!brackets && !file && !IsBareList(text)) {
+    if (or_file && text.find_first_not_of(" \t\r\n") != std::string::npos) {
+      throw FileError(
+          text, "there is no such file",
+          fmt::format("{} takes a list of token ids such as 1,2 or [1, 2], or a file that holds one", flag));
     }
-    throw UserError(fmt::format("{} is {}, expected a JSON array of token ids such as \"[1, 2]\"", flag, Shown(text)));
+    throw UserError(fmt::format("{} is {}, expected a list of token ids such as 1,2 or [1, 2]", flag, Shown(text)));
   }
-  if (literal && text.size() > kMaxInputBytes) throw UserError(fmt::format("{} is longer than 64 MB", flag));
-  const std::string where = literal ? std::string(flag) : text;
-  const base::Json json = base::ParseJson(literal ? text : base::ReadTextFile(text, kMaxInputBytes), where);
+  if (!file && text.size() > kMaxInputBytes) throw UserError(fmt::format("{} is longer than 64 MB", flag));
+  const std::string where = file ? text : std::string(flag);
+  std::string list = file ? base::ReadTextFile(text, kMaxInputBytes) : text;
+  if (IsBareList(list)) list = "[" + list + "]";
+  const base::Json json = base::ParseJson(list, where);
   const std::vector<int64_t> wide = base::JsonView(json, where).IntList(0, std::numeric_limits<int32_t>::max());
   return {wide.begin(), wide.end()};
 }

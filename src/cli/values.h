@@ -33,7 +33,10 @@ float ParseFloat(std::string_view flag, const std::string& text, const FloatRang
 // One of `choices`; otherwise refused with the nearest.
 std::string ParseChoice(std::string_view flag, const std::string& text, std::span<const std::string_view> choices);
 
-// A JSON array of token ids: the literal itself, or with `or_file` also the path of a file that holds one.
+// What a list holds, in any of the spellings 1,4 and [1, 4], for names also ["a", "b"].
+std::vector<std::string> ListItems(const std::string& text);
+
+// Token ids, as 1,4 or [1, 4]: the literal itself, or with `or_file` also the path of a file that holds one.
 std::vector<int32_t> ParseIdList(std::string_view flag, const std::string& text, bool or_file);
 
 // Refuses a path that is not there or is a file where a folder is wanted.

@@ -72,18 +72,37 @@ TEST(ValuesTest, IdListIsALiteralOrAFile) {
   const test::TempDir dir;
   EXPECT_THAT(ParseIdList("--ids", "[1, 2,3]", false), ElementsAre(1, 2, 3));
   EXPECT_THAT(ParseIdList("--ids", " []", false), IsEmpty());
+  for (const bool or_file : {false, true}) {
+    EXPECT_THAT(ParseIdList("--ids", "1,2,3", or_file), ElementsAre(1, 2, 3));
+    EXPECT_THAT(ParseIdList("--ids", " 1, 2 ", or_file), ElementsAre(1, 2));
+    EXPECT_THAT(ParseIdList("--ids", "17", or_file), ElementsAre(17));
+  }
+  EXPECT_THAT(ParseIdList("--ids", dir.Write("bare.txt", "4,5\n"), true), ElementsAre(4, 5));
   EXPECT_THAT(ParseIdList("--ids", dir.Write("ids.json", "[4,5]\n"), true), ElementsAre(4, 5));
+}
+
+TEST(ValuesTest, ListsHaveOneStyle) {
+  for (const char* text : {"1,4", "[1,4]", " [ 1 , 4 ] ", "1, 4"}) {
+    EXPECT_THAT(ListItems(text), ElementsAre("1", "4")) << text;
+  }
+  for (const char* text : {"a,b+", "[a, b+]", "[\"a\", \"b+\"]"}) {
+    EXPECT_THAT(ListItems(text), ElementsAre("a", "b+")) << text;
+  }
+  EXPECT_THAT(ListItems("[1,4"), ElementsAre("[1", "4"));  // refused by whoever reads the item
+  EXPECT_THAT(ListItems("1,,4"), ElementsAre("1", "", "4"));
+  EXPECT_THAT(ListItems("[]"), ElementsAre(""));
 }
 
 TEST(ValuesTest, BadIdListIsNamedWithItsSource) {
   const test::TempDir dir;
   const std::string file = dir.Write("ids.json", "[4,");
   EXPECT_THAT(Refusal([&] { ParseIdList("--ids", file, true); }), HasSubstr(file + ": is not valid JSON"));
-  EXPECT_THAT(Refusal([&] { ParseIdList("--ids", "1,2", true); }),
-              HasSubstr("--ids is \"1,2\", expected a JSON array"));
+  EXPECT_THAT(Refusal([&] { ParseIdList("--ids", "1,,2", true); }), HasSubstr("--ids: is not valid JSON"));
+  EXPECT_THAT(Refusal([&] { ParseIdList("--ids", "-1,2", true); }), HasSubstr("--ids: "));
   EXPECT_THAT(Refusal([&] { ParseIdList("--ids", "no.json", true); }), HasSubstr("no.json: there is no such file"));
-  EXPECT_THAT(Refusal([&] { ParseIdList("--ids", "", true); }), HasSubstr("--ids is \"\", expected a JSON array"));
-  EXPECT_THAT(Refusal([&] { ParseIdList("--ids", file, false); }), HasSubstr("expected a JSON array"));
+  EXPECT_THAT(Refusal([&] { ParseIdList("--ids", "", true); }),
+              HasSubstr("--ids is \"\", expected a list of token ids"));
+  EXPECT_THAT(Refusal([&] { ParseIdList("--ids", file, false); }), HasSubstr("expected a list of token ids"));
   for (const char* bad : {"[-1]", "[2147483648]", "[1.5]", "[\"1\"]", "[[1]]", "[1,]", "[1] x", "[null]"}) {
     EXPECT_THAT(Refusal([&] { ParseIdList("--ids", bad, true); }), HasSubstr("--ids: ")) << bad;
   }
