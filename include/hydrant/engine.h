@@ -2,6 +2,7 @@
 // The public API: load a base model with draft heads, generate. See examples/generate.cc.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -42,6 +43,10 @@ struct EngineOptions {
   std::string head_weights = "auto";  // of the heads; auto with floats under a packed base: w8a8
   // Called while weights are changed, with the share that is done of the base's or of the heads'; may throw to end it.
   std::function<void(double share)> on_pack = {};
+  // While it is true, what runs ends within a part of a product of matrices, also where that waits for a disk: loading
+  // throws Stopped, Generate returns what it has (FinishReason::kCancelled). A signal handler may set it. It must
+  // outlive the engine.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 // A token that ends a reply, and what says so: "generation_config.json", "config.json", "tokenizer_config.json",

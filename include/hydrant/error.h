@@ -46,4 +46,10 @@ class InternalError : public Error {
   using Error::Error;
 };
 
+// Nobody's mistake: who may say so (EngineOptions::stop) has said that the work shall end.
+class Stopped : public Error {
+ public:
+  Stopped() : Error("stopped") {}
+};
+
 }  // namespace hydrant

@@ -121,6 +121,8 @@ ThreadPool::ThreadPool(int num_threads, bool pin) : num_threads_(num_threads) {
   }
 }
 
+void ThreadPool::ThrowStopped() { throw Stopped(); }
+
 ThreadPool::~ThreadPool() { StopWorkers(); }
 
 void ThreadPool::StopWorkers() {
@@ -267,6 +269,7 @@ void ThreadPool::AwaitJob(uint64_t seen) {
 // One counter that only grows: the last to arrive finds it complete, the others see one write. A counter and a separate
 // flag would move a third cache line between the cores, 0.1 us of 0.4 on Zen 4.
 void ThreadPool::Barrier() {
+  LookWhetherToStop();
   if (num_threads_ == 1) return;
   const auto threads = static_cast<uint64_t>(num_threads_);
   const uint64_t arrived = num_at_barrier_.fetch_add(1, std::memory_order_acq_rel);

@@ -33,12 +33,18 @@ class ThreadPool {
 
   int num_threads() const { return num_threads_; }
 
+  // From now on jobs throw hydrant::Stopped within a piece of their work once *asked is true, until it is false again:
+  // also where a piece waits for a disk, hundreds of pieces are between two looks of the caller's own. Null: never.
+  // Set while no job runs; *asked must outlive the pool.
+  void StopWhen(const std::atomic<bool>* asked) { asked_ = asked; }
+
   // Calls fn(thread_idx) once on every thread and returns when all have ended. The first exception is rethrown here.
   // Jobs do not nest, and one thread at a time uses a pool. All threads compute in the default floating-point mode,
   // whatever the caller's is.
   template <typename Fn>
   void Run(Fn&& fn) {
     const DefaultFloatMode mode;
+    LookWhetherToStop();
     if (num_threads_ == 1) {
       fn(0);
       return;
@@ -58,11 +64,15 @@ class ThreadPool {
     const int64_t most = num_threads_ == 1 ? 1 : kRangesPerThread * num_threads_;
     const int64_t wanted = count / (grain > 1 ? grain : 1);
     const int64_t pieces = wanted < most ? wanted : most;
+    LookWhetherToStop();
     if (pieces <= 1) {
       fn(int64_t{0}, count);
       return;
     }
-    const auto piece = [&](int64_t index) { fn(count * index / pieces, count * (index + 1) / pieces); };
+    const auto piece = [&](int64_t index) {
+      LookWhetherToStop();
+      fn(count * index / pieces, count * (index + 1) / pieces);
+    };
     RunPieces({[](void* context, int64_t index) { (*static_cast<decltype(piece)*>(context))(index); },
                const_cast<void*>(static_cast<const void*>(std::addressof(piece)))},
               pieces);
@@ -74,20 +84,29 @@ class ThreadPool {
   // ends of the others' parts, so that a thread that is slow or interrupted does not keep them waiting.
   template <typename Fn>
   void Share(int thread_idx, int64_t count, int64_t least, Fn&& fn) {
+    LookWhetherToStop();
     if (num_threads_ == 1) {
-      if (count > 0) fn(int64_t{0}, count);
+      const int64_t part = count / kLooksAlone > least ? (count + kLooksAlone - 1) / kLooksAlone : count;
+      for (int64_t begin = 0; begin < count; begin += part) {
+        LookWhetherToStop();
+        fn(begin, begin + part < count ? begin + part : count);
+      }
       return;
     }
     const uint32_t number = ++parts_[static_cast<size_t>(thread_idx)].number;
     for (int i = 0; i < num_threads_; ++i) {
       const int part = (thread_idx + i) % num_threads_;
       int64_t begin = 0, end = 0;
-      while (Take(part, i == 0, number, count, least, &begin, &end)) fn(begin, end);
+      while (Take(part, i == 0, number, count, least, &begin, &end)) {
+        fn(begin, end);
+        LookWhetherToStop();
+      }
     }
   }
   static constexpr int64_t kMostShared = (int64_t{1} << 16) - 1;  // the largest `count` of Share
 
   // Inside Run: waits until every thread is here. When another thread has thrown, throws too, so that all unwind.
+  // Throws Stopped too.
   void Barrier();
 
  private:
@@ -108,9 +127,15 @@ class ThreadPool {
   };
   // Some more ranges than threads, so that a slow or interrupted thread leaves work to the others.
   static constexpr int64_t kRangesPerThread = 3;
+  // Ranges of a Share on one thread, between which it looks whether to stop.
+  static constexpr int64_t kLooksAlone = 8;
   // Thrown by Barrier when another thread has failed; never leaves RunJob.
   struct Cancelled {};
 
+  void LookWhetherToStop() const {
+    if (asked_ != nullptr && asked_->load(std::memory_order_relaxed)) ThrowStopped();
+  }
+  [[noreturn]] static void ThrowStopped();
   void StopWorkers();
   void RunJob(Job job);
   void RunPieces(PieceJob job, int64_t pieces);
@@ -128,6 +153,7 @@ class ThreadPool {
   void AwaitJob(uint64_t seen);
 
   const int num_threads_;
+  const std::atomic<bool>* asked_ = nullptr;  // whether to stop
   Job job_;
   PieceJob piece_job_;
   bool running_ = false;  // of the caller's side only

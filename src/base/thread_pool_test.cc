@@ -256,6 +256,46 @@ TEST(ThreadPoolTest, LateWorkersDoNoHarm) {
   }
 }
 
+// Within a piece of the work, whichever thread finds it.
+TEST(ThreadPoolTest, WhoAsksToStopStopsEveryKindOfJob) {
+  for (const int threads : {1, 2, 3}) {
+    ThreadPool pool(threads, false);
+    std::atomic<bool> asked = false;
+    pool.StopWhen(&asked);
+    std::atomic<int> calls = 0;
+    const auto count_and_ask = [&](int64_t, int64_t) {
+      if (++calls == 2) asked = true;
+    };
+    const auto stops = [&](const auto& job, const std::string& what) {
+      calls = 0;
+      asked = false;
+      EXPECT_THROW(job(), Stopped) << what << ", " << threads << " threads";
+      EXPECT_LE(calls, 2 + threads) << what << ", " << threads << " threads";
+      EXPECT_THROW(pool.Run([](int) {}), Stopped);
+      asked = false;
+      std::atomic<int64_t> sum = 0;
+      pool.ParallelFor(100, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
+      EXPECT_EQ(sum, 100);  // all is as before
+    };
+    stops([&] { pool.Run([&](int thread_idx) { pool.Share(thread_idx, 1000, 1, count_and_ask); }); }, "Share");
+    stops(
+        [&] {
+          pool.Run([&](int thread_idx) {
+            for (int i = 0; i < 1000; ++i) {
+              if (thread_idx == 0) count_and_ask(0, 0);
+              pool.Barrier();
+            }
+          });
+        },
+        "Barrier");
+    stops(
+        [&] {
+          for (int i = 0; i < 100; ++i) pool.ParallelFor(threads == 1 ? 1 : 1000, 1, count_and_ask);
+        },
+        "ParallelFor");
+  }
+}
+
 TEST(ThreadPoolTest, QuotasRoundUp) {
   EXPECT_EQ(CpusOfQuota("200000 100000"), 2);
   EXPECT_EQ(CpusOfQuota("150000 100000\n"), 2);

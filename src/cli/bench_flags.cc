@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <array>
 
 #include "cli/engine_flags.h"
@@ -38,10 +37,8 @@ std::span<const std::string_view> WeightFormatNames() {
 
 std::vector<std::string> ParseHeadKinds(const std::string& text) {
   std::vector<std::string> kinds;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    kinds.push_back(ParseChoice("--heads", text.substr(begin, end - begin), eval::HeadKindNames()));
-    begin = end + 1;
+  for (const std::string& item : ListItems(text)) {
+    kinds.push_back(ParseChoice("--heads", item, eval::HeadKindNames()));
   }
   return kinds;
 }
@@ -56,7 +53,9 @@ void ChooseRandomFormats(EngineOptions& engine) {
 std::unique_ptr<base::ThreadPool> BenchPool(const BenchOptions& options) {
   const std::string warning = base::TooManyThreads(options.threads);
   if (!warning.empty()) PrintWarnings({warning});
-  return std::make_unique<base::ThreadPool>(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
+  auto pool = std::make_unique<base::ThreadPool>(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
+  pool->StopWhen(StopFlag());
+  return pool;
 }
 
 void PutSpread(base::Json& json, const std::string& name, const eval::Spread& spread) {

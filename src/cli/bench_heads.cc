@@ -164,6 +164,7 @@ class HeadsBench {
       own.cpu_target = options_.bench.cpu_target;
       own.load_tokenizer = false;
       own.on_pack = PackProgress();
+      own.stop = StopFlag();
       const std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(own);
       progress_.Clear();
       PrintWarnings(loaded->info.warnings);

@@ -67,7 +67,7 @@ void AddPromptFlags(FlagSet& flags, Options& options) {
   flags.Value(
       "--prompt-ids", "LIST|FILE",
       [&options](const std::string& value) { options.request.prompt_ids = ParseIdList("--prompt-ids", value, true); },
-      "Token ids as a JSON array, used exactly as given");
+      "Token ids such as 1,2 or [1, 2], used exactly as given");
   flags.Text("--template", "NAME", &options.template_name, "Chat template; none = raw text (default auto)");
   flags.Value(
       "--max-tokens", "N",
@@ -175,8 +175,10 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
 
 // Over random weights: none where Ctrl-C stopped them.
 std::vector<std::unique_ptr<Engine>> MakeEngines(const Options& options) {
+  EngineOptions engine = options.engine;
+  engine.stop = StopFlag();
   Progress progress("making random weights");
-  return eval::MakeRandomEngines(options.random, options.engine, [&progress](double share) {
+  return eval::MakeRandomEngines(options.random, engine, [&progress](double share) {
     progress.Update(share);
     return !Interrupted();
   });
@@ -186,6 +188,7 @@ std::vector<std::unique_ptr<Engine>> MakeEngines(const Options& options) {
 std::vector<std::unique_ptr<Engine>> LoadEngines(Options& options) {
   std::vector<std::unique_ptr<Engine>> engines;
   options.engine.on_pack = PackProgress();
+  options.engine.stop = StopFlag();
   for (const std::string& draft : options.drafts) {
     EngineOptions own = options.engine;
     own.draft = draft;

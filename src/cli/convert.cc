@@ -88,7 +88,14 @@ int Convert(const std::vector<std::string>& args) {
   engine::ConvertOptions options;
   bool json = false;
   if (!ParseFlags(args, options, json)) return kExitOk;
+  base::Json removed = base::Json::array();
+  options.on_removed = [&removed](const engine::Leftover& leftover) {
+    removed.push_back(leftover.path);
+    PrintError(fmt::format("Removed {} ({}), which a conversion that was killed had left\n", leftover.path,
+                           ByteText(leftover.bytes)));
+  };
   options.progress = PackProgress();
+  options.stop = StopFlag();
   const engine::ConvertReport report = engine::ConvertFolder(options);
   if (json) {
     const base::Json object = {{"out", options.out},
@@ -98,6 +105,7 @@ int Convert(const std::vector<std::string>& args) {
                                {"bytes_before", report.bytes_before},
                                {"bytes_after", report.bytes_after},
                                {"source_hash", report.source_hash},
+                               {"removed", removed},
                                {"seconds", report.seconds}};
     Print(base::DumpJson(object) + "\n");
     return kExitOk;

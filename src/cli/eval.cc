@@ -76,7 +76,7 @@ bool ParseFlags(const std::vector<std::string>& args, LogitsOptions& options) {
     flags.Value(flag, "LIST|FILE", set, help);
   };
   AddModelFlags(flags, options.engine);
-  ids("--prompt-ids", &options.prompt_ids, "Token ids as a JSON array, used exactly as given");
+  ids("--prompt-ids", &options.prompt_ids, "Token ids such as 1,2 or [1, 2], used exactly as given");
   ids("--path", &options.path, "Drafted tokens after the root");
   flags.Text("--out", "FILE", &options.out, "The safetensors file to write; in a folder that is read a new one");
   AddMachineFlags(flags, options.engine);
@@ -104,6 +104,7 @@ int Logits(const std::vector<std::string>& args) {
   if (!ParseFlags(args, options)) return kExitOk;
   options.engine.load_tokenizer = false;
   options.engine.on_pack = PackProgress();
+  options.engine.stop = StopFlag();
   const std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(options.engine);
   PrintWarnings(loaded->info.warnings);
   Progress progress("reading");

@@ -117,6 +117,7 @@ int EvalPpl(const std::vector<std::string>& args) {
   PplOptions options;
   if (!ParseFlags(args, options)) return kExitOk;
   options.engine.on_pack = PackProgress();
+  options.engine.stop = StopFlag();
   const std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(options.engine);
   PrintWarnings(loaded->info.warnings);
   const std::vector<std::vector<int32_t>> texts = ReadTexts(*loaded, options.text);

@@ -43,6 +43,7 @@ Engine LoadEngine(RunOptions& options) {
   // Ids need no tokenizer: where there is none, `text` is null.
   options.engine.load_tokenizer = options.source != PromptSource::kIds || tokenizer::HasTokenizer(options.engine.model);
   options.engine.on_pack = PackProgress();
+  options.engine.stop = StopFlag();
   Engine engine(options.engine);
   PrintWarnings(engine.info().warnings);
   PrintWarnings(options.warnings);

@@ -21,7 +21,9 @@ namespace {
 
 std::atomic<int> g_signal = 0;            // that asked to end; 0: none
 std::atomic<int64_t> g_asked_second = 0;  // when it first did
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free,
+std::atomic<bool> g_stop = false;         // g_signal is not 0
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
+                  std::atomic<int64_t>::is_always_lock_free,
               "set from a signal handler");
 
 int64_t Second() {
@@ -34,6 +36,7 @@ void OnSignal(int number) {
   constexpr int64_t kPatience = 2;  // seconds for work to end and to remove what it has made
   if (g_signal.exchange(number) == 0) {
     g_asked_second = Second();
+    g_stop = true;
   } else if (Second() - g_asked_second >= kPatience) {
     std::signal(number, SIG_DFL);
     std::raise(number);
@@ -105,13 +108,14 @@ void InstallSignalHandlers() {
 }
 
 bool Interrupted() { return g_signal.load() != 0; }
+const std::atomic<bool>* StopFlag() { return &g_stop; }
 int InterruptedExit() {
   constexpr int kOfShells = 128;
   return kOfShells + g_signal.load();
 }
 void ClearInterrupt() {
   int interrupt = SIGINT;
-  g_signal.compare_exchange_strong(interrupt, 0);
+  if (g_signal.compare_exchange_strong(interrupt, 0)) g_stop = false;
 }
 
 std::string ColoredByDepth(std::string_view text, int32_t depth) {

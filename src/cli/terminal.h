@@ -2,6 +2,7 @@
 // What depends on who is on the other side: checked output, colours, Ctrl-C.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -30,6 +31,8 @@ bool StdoutIsTerminal();
 // become shorter, a sentence names it and the program ends as by a user's mistake.
 void InstallSignalHandlers();
 bool Interrupted();
+// What Interrupted() says, for the pools and engines that end by it.
+const std::atomic<bool>* StopFlag();
 // The exit code of a program that one of them has ended: 130 for Ctrl-C.
 int InterruptedExit();
 // Forgets Ctrl-C, not the others.

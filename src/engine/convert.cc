@@ -238,6 +238,12 @@ void WritePacked(const PackedOutput& output, kernels::PackedLayout layout, base:
   base::MappedFile::Release({floats.data, floats.num_bytes()});
 }
 
+// Says how far it is, and ends the work where that is wished.
+void Look(const ConvertOptions& options, double share) {
+  if (options.progress) options.progress(share);
+  if (options.stop != nullptr && *options.stop) throw Stopped();
+}
+
 void WriteAll(Plan& plan, const ConvertOptions& options, kernels::PackedLayout layout, base::ThreadPool& pool,
               checkpoint::SafetensorsWriter& writer) {
   if (plan.has_4_bit()) {
@@ -246,12 +252,18 @@ void WriteAll(Plan& plan, const ConvertOptions& options, kernels::PackedLayout l
   uint64_t all = 0, done = 0;
   for (const PackedOutput& output : plan.packed()) all += output.floats();
   for (const PackedOutput& output : plan.packed()) {
-    if (options.progress) options.progress(static_cast<double>(done) / static_cast<double>(all));
+    Look(options, static_cast<double>(done) / static_cast<double>(all));
     WritePacked(output, layout, pool, writer);
     done += output.floats();
   }
-  for (const RawOutput& output : plan.raw()) writer.Write(output.view.data, output.view.num_bytes());
-  if (options.progress) options.progress(1);
+  for (const RawOutput& output : plan.raw()) {
+    constexpr size_t kPart = size_t{8} << 20;
+    for (size_t at = 0; at < output.view.num_bytes(); at += kPart) {
+      Look(options, 1);
+      writer.Write(output.view.data + at, std::min(kPart, output.view.num_bytes() - at));
+    }
+  }
+  Look(options, 1);
 }
 
 // The name under which the reader of such a folder looks for its weights.
@@ -328,7 +340,11 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
   const FolderKind kind = KindOf(options.in);
   CheckOptions(options, kind);
   OutputFolder folder(options.out, options.replace, {options.in, options.model});
+  for (const Leftover& leftover : folder.removed()) {
+    if (options.on_removed) options.on_removed(leftover);
+  }
   base::ThreadPool pool(options.threads > 0 ? options.threads : base::DefaultThreads(), true);
+  pool.StopWhen(options.stop);
 
   Loaded loaded;
   Plan plan;
@@ -341,7 +357,7 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
   ConvertReport report;
   report.layout = options.layout.value_or(kernels::KernelsForModel("auto", loaded.base->config.hidden_size).layout());
   report.weights_file = WeightsFileName(*loaded.source);
-  report.source_hash = checkpoint::HashOfFiles(loaded.files);
+  report.source_hash = checkpoint::HashOfFiles(loaded.files, [&options] { Look(options, 0); });
   report.num_packed = static_cast<int64_t>(plan.packed().size());
   const std::vector<checkpoint::TensorEntry> entries = Entries(plan, report.layout);
   for (const PackedOutput& output : plan.packed()) report.bytes_before += output.floats();

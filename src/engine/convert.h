@@ -2,11 +2,13 @@
 // Writes a folder whose linear layers are packed and load by mapping the file. docs/formats.md.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 
+#include "engine/unfinished.h"
 #include "quant/packed_weight.h"
 
 namespace hydrant::engine {
@@ -20,6 +22,9 @@ struct ConvertOptions {
   bool replace = false;
   int threads = 0;                                  // 0: all
   std::function<void(double share)> progress = {};  // may throw to end the work; then nothing is left behind
+  // Called before the work, for each folder beside `out` that a killed conversion had left and that was removed.
+  std::function<void(const Leftover& leftover)> on_removed = {};
+  const std::atomic<bool>* stop = nullptr;  // as EngineOptions::stop; throws Stopped, likewise
 };
 
 struct ConvertReport {

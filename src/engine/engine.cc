@@ -64,6 +64,7 @@ struct Engine::Impl {
   void Admit(std::span<const GenerationRequest> requests);
   sequence::SequenceSetup SetupFor(const GenerationRequest& request) const;
   TreeReport ReportTree(const sequence::Sequence& sequence, const engine::StepKind& kind) const;
+  static void RunAll(engine::Stepper& stepper, std::deque<sequence::Sequence>& sequences, const EmitCallback& on_emit);
   std::vector<GenerationResult> Run(std::span<const GenerationRequest> requests, const EmitCallback& on_emit);
 
   std::unique_ptr<engine::LoadedModel> loaded;
@@ -143,25 +144,15 @@ TreeReport Engine::Impl::ReportTree(const sequence::Sequence& sequence, const en
   return report;
 }
 
-std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationRequest> requests,
-                                                const EmitCallback& on_emit) {
-  const base::DefaultFloatMode mode;  // outside the thread pool too: tokens are chosen here
-  Admit(requests);
-  engine::Stepper stepper({.decoder = loaded->decoder.get(),
-                           .drafter = loaded->drafter.get(),
-                           .pool = kv_pool.get(),
-                           .topology = &loaded->tree.topology,
-                           .auto_trees = loaded->auto_trees.get(),
-                           .prefill_chunk = loaded->options.prefill_chunk,
-                           .model = loaded->options.model});
-  std::deque<sequence::Sequence> sequences;  // a deque: sequences do not move
-  for (const GenerationRequest& request : requests) {
-    sequences.emplace_back(request, SetupFor(request));
-    if (!stepper.Prefill(sequences.back(), [&] { return !on_emit || on_emit({}); })) sequences.back().Cancel();
-    sequences.back().Emit(on_emit);
-  }
+// All prompts, then steps until every sequence has ended.
+void Engine::Impl::RunAll(engine::Stepper& stepper, std::deque<sequence::Sequence>& sequences,
+                          const EmitCallback& on_emit) {
   int32_t rows = 1;  // of a sequence
-  for (const GenerationRequest& request : requests) rows = std::max(rows, stepper.RowsFor(request));
+  for (sequence::Sequence& sequence : sequences) {
+    if (!stepper.Prefill(sequence, [&] { return !on_emit || on_emit({}); })) sequence.Cancel();
+    sequence.Emit(on_emit);
+    rows = std::max(rows, stepper.RowsFor(sequence.request()));
+  }
   const auto group = static_cast<size_t>(std::max(1, engine::kMaxRows / rows));
   std::vector<sequence::Sequence*> running;
   for (;;) {
@@ -175,6 +166,26 @@ std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationReques
       stepper.Step(std::span(running).subspan(first, count));
     }
     for (sequence::Sequence* sequence : running) sequence->Emit(on_emit);
+  }
+}
+
+std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationRequest> requests,
+                                                const EmitCallback& on_emit) {
+  const base::DefaultFloatMode mode;  // outside the thread pool too: tokens are chosen here
+  Admit(requests);
+  engine::Stepper stepper({.decoder = loaded->decoder.get(),
+                           .drafter = loaded->drafter.get(),
+                           .pool = kv_pool.get(),
+                           .topology = &loaded->tree.topology,
+                           .auto_trees = loaded->auto_trees.get(),
+                           .prefill_chunk = loaded->options.prefill_chunk,
+                           .model = loaded->options.model});
+  std::deque<sequence::Sequence> sequences;  // a deque: sequences do not move
+  for (const GenerationRequest& request : requests) sequences.emplace_back(request, SetupFor(request));
+  try {
+    RunAll(stepper, sequences, on_emit);
+  } catch (const Stopped&) {  // in the middle of a forward pass, of which nothing counts
+    for (sequence::Sequence& sequence : sequences) sequence.Cancel();
   }
   std::vector<GenerationResult> results;
   for (sequence::Sequence& sequence : sequences) {

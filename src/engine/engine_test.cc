@@ -6,6 +6,8 @@
 #include <immintrin.h>
 #endif
 
+#include <atomic>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +46,33 @@ TEST(EngineTest, ALongPromptCanBeStopped) {
   EXPECT_EQ(calls, 2);
   EXPECT_EQ(result.finish_reason, FinishReason::kCancelled);
   EXPECT_TRUE(result.token_ids.empty());
+}
+
+// By the flag that a signal handler may set: loading, a prompt, a step.
+TEST(EngineTest, TheStopFlagEndsWhateverRuns) {
+  std::atomic<bool> stop = true;
+  EngineOptions options;
+  options.model = test::SourceDir() + "/models/tale-14m";
+  options.draft = test::SourceDir() + "/models/tale-14m-hydra-pp";
+  options.stop = &stop;
+  EXPECT_THROW(Engine{options}, Stopped);
+  stop = false;
+  Engine engine(options);
+  const GenerationRequest request = About(engine, "Once upon a time");
+  const std::string whole = engine.Generate(request).text;
+  stop = true;
+  const GenerationResult nothing = engine.Generate(request);
+  EXPECT_EQ(nothing.finish_reason, FinishReason::kCancelled);
+  EXPECT_TRUE(nothing.token_ids.empty());
+  stop = false;
+  int calls = 0;
+  const GenerationResult part = engine.Generate(request, [&](const Emission&) { return !(stop = ++calls == 3); });
+  EXPECT_EQ(part.finish_reason, FinishReason::kCancelled);
+  EXPECT_GT(part.token_ids.size(), 0U);
+  EXPECT_LT(part.token_ids.size(), 20U);
+  EXPECT_EQ(engine.GenerateBatch(std::span(&request, 1)).front().finish_reason, FinishReason::kCancelled);
+  stop = false;
+  EXPECT_EQ(engine.Generate(request).text, whole);  // nothing is left of what was stopped
 }
 
 // Also while tokens wait for what may become a stop string.

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/output_folder.h"
 
-#include <stdlib.h>
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -81,24 +76,14 @@ std::string Resolved(std::string path) {
   return climbs && !error ? (real / given.filename()).string() : path;
 }
 
-std::string MakeBeside(const std::string& target) {
-  std::string pattern = target + ".XXXXXX";
-  if (mkdtemp(pattern.data()) == nullptr) {
-    throw FileError(target, std::string("cannot be created: ") + std::strerror(errno));
-  }
-  const mode_t mask = umask(0);
-  umask(mask);
-  const mode_t usual_rights = 0777;  // mkdtemp gives 0700
-  chmod(pattern.c_str(), usual_rights & ~mask);
-  return pattern;
-}
-
 }  // namespace
 
 OutputFolder::OutputFolder(const std::string& target, bool replace, const std::vector<std::string>& sources)
     : target_(Resolved(target)), replace_(replace), sources_(sources) {
   CheckTarget(target_, replace_, sources_);
+  removed_ = RemoveLeftovers(target_);
   path_ = MakeBeside(target_);
+  mark_ = std::make_unique<UnfinishedMark>(path_);
 }
 
 OutputFolder::~OutputFolder() {
@@ -132,13 +117,16 @@ void OutputFolder::Keep() {
     if (error) throw FileError(target_, "cannot be created: " + error.message());
   } catch (const FileError& e) {
     kept_ = true;  // it may have taken long to make
+    mark_->Remove(path_);
     std::string hint = e.hint();
     if (!old.empty()) fs::rename(old, target_, error);
     if (!old.empty() && error) hint += (hint.empty() ? "" : "; ") + ("what it held is in " + old);
     throw UserError(e.what(), hint + (hint.empty() ? "" : "; ") + "what was made is in " + path_);
   }
   kept_ = true;
+  mark_->Remove(target_);  // named as it was before, it is no leftover even where this is not reached
   if (old.empty()) return;
+  const UnfinishedMark unfinished(old);  // a part of it may stay where this is killed
   fs::remove_all(old, error);
   if (error) {
     throw FileError(old, "what " + target_ + " held before cannot be removed: " + error.message(),

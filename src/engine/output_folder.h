@@ -2,8 +2,11 @@
 // A folder that appears whole or not at all.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "engine/unfinished.h"
 
 namespace hydrant::engine {
 
@@ -22,6 +25,8 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
 
   const std::string& path() const { return path_; }  // where to write
+  // Folders for this target that a program which was killed had left (unfinished.h), and that are gone now.
+  const std::vector<Leftover>& removed() const { return removed_; }
   // Everything is written: the folder takes its name. What would be refused now, since the target appeared or changed
   // meanwhile, is refused as a UserError; then the new folder stays where it is, and the error says where.
   void Keep();
@@ -30,6 +35,8 @@ class OutputFolder {
   std::string MoveAway() const;
 
   std::string target_, path_;
+  std::vector<Leftover> removed_;
+  std::unique_ptr<UnfinishedMark> mark_;
   bool replace_;
   std::vector<std::string> sources_;
   bool kept_ = false;

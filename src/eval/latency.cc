@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "hydrant/error.h"
 
@@ -46,6 +47,12 @@ LatencyRow RowOf(const std::vector<GenerationResult>& runs, const std::vector<Ge
   return row;
 }
 
+LatencyResult WithRows(LatencyResult result, const std::vector<std::vector<GenerationResult>>& runs) {
+  if (result.rounds == 0) return result;
+  for (const std::vector<GenerationResult>& method : runs) result.rows.push_back(RowOf(method, runs.front()));
+  return result;
+}
+
 }  // namespace
 
 LatencyResult MeasureLatency(std::span<const LatencyMethod> methods, const GenerationRequest& request,
@@ -63,7 +70,10 @@ LatencyResult MeasureLatency(std::span<const LatencyMethod> methods, const Gener
       GenerationRequest own = request;
       own.use_drafter = methods[m].use_drafter;
       generations[m] = methods[m].engine->Generate(own);
-      go_on = !options.on_progress || options.on_progress(++done / total);
+      ++done;
+      go_on = generations[m].finish_reason != FinishReason::kCancelled;
+      if (!go_on) return WithRows(std::move(result), runs);  // it is not whole
+      go_on = !options.on_progress || options.on_progress(done / total);
     }
     if (!go_on && done < total) break;
     if (round == 0) result.token_ids = generations.front().token_ids;
@@ -73,9 +83,7 @@ LatencyResult MeasureLatency(std::span<const LatencyMethod> methods, const Gener
     }
     result.rounds = round;
   }
-  if (result.rounds == 0) return result;
-  for (const std::vector<GenerationResult>& method : runs) result.rows.push_back(RowOf(method, runs.front()));
-  return result;
+  return WithRows(std::move(result), runs);
 }
 
 }  // namespace hydrant::eval

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
@@ -54,6 +56,24 @@ TEST(LatencyTest, AnInterruptedRoundDoesNotCount) {
   EXPECT_EQ(result.rounds, 1);  // 2 calls untimed, 2 in the first round, and the fifth stops the second
   ASSERT_EQ(result.rows.size(), 2U);
   EXPECT_EQ(result.rows[1].runs_ms.size(), 1U);
+}
+
+// Its text is a part, which must not be compared with whole ones.
+TEST(LatencyTest, AStoppedGenerationDoesNotCount) {
+  std::atomic<bool> stop = false;
+  EngineOptions load;
+  load.model = Models() + "tale-14m";
+  load.stop = &stop;
+  Engine engine(load);
+  const LatencyMethod methods[] = {{"plain", &engine, false}, {"again", &engine, false}};
+  int calls = 0;
+  LatencyOptions options{.runs = 1};
+  options.on_progress = [&](double) {
+    stop = ++calls == 3;
+    return true;
+  };
+  EXPECT_EQ(MeasureLatency(methods, Request(), options).rounds, 0);
+  EXPECT_EQ(calls, 3);  // the last generation of all was stopped
 }
 
 // Two models on the same request: the texts differ, and that is told.

@@ -97,12 +97,13 @@ class StepMeasurement {
     const Clock::time_point start = Clock::now();
     double share = 0;
     for (; !stopped_ && (result_.rounds < kMinRounds || share < 1); ++result_.rounds) {
-      for (size_t i = 0; i < kinds; ++i) {
-        if (!IsPrefill(i)) WarmUp(bench, options_.rows[i]);
-        const Reading before = Read(probe);
-        const std::vector<double> seconds = Visit(bench, i);
-        const Reading after = Read(probe);
-        Record(seconds, i, {(before.read + after.read) / 2, (before.multiply + after.multiply) / 2}, &samples[i]);
+      std::vector<Samples> whole = samples;  // rounds
+      try {
+        for (size_t i = 0; i < kinds; ++i) RunKind(bench, probe, i, &samples[i]);
+      } catch (const Stopped&) {
+        if (result_.rounds == 0) throw;
+        samples = std::move(whole);
+        break;
       }
       share = options_.seconds > 0 ? Seconds(start) / options_.seconds : 1;
       Note(std::min(share, (result_.rounds + 1.0) / kMinRounds), std::to_string(result_.rounds + 1) + " rounds");
@@ -121,6 +122,14 @@ class StepMeasurement {
     reads_.push_back(reading.read);
     multiplies_.push_back(reading.multiply);
     return reading;
+  }
+
+  void RunKind(TreePass& bench, RooflineProbe& probe, size_t kind, Samples* samples) {
+    if (!IsPrefill(kind)) WarmUp(bench, options_.rows[kind]);
+    const Reading before = Read(probe);
+    const std::vector<double> seconds = Visit(bench, kind);
+    const Reading after = Read(probe);
+    Record(seconds, kind, {(before.read + after.read) / 2, (before.multiply + after.multiply) / 2}, samples);
   }
 
   bool IsPrefill(size_t kind) const { return kind == options_.rows.size(); }
