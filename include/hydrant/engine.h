@@ -21,13 +21,13 @@ struct LoadedModel;  // of the library's own
 }
 
 struct EngineOptions {
-  std::string model;                // folder in Hugging Face layout
-  std::string draft;                // folder with heads; empty = plain decoding
+  std::string model;  // folder in Hugging Face layout
+  std::string draft;  // folder with heads; empty = plain decoding
   // Preset name, JSON file, literal list, or "auto": chosen step by step, by what steps take and give on this machine
   // (docs/algorithms/tree_auto.md). Empty = auto under the exact rule; under typical acceptance, whose text depends on
   // the tree, the heads' trees.json, else mc_sim_7b_63.
   std::string tree;
-  std::string tree_memory;  // folder in which auto keeps what it learns from run to run; empty = nowhere
+  std::string tree_memory;          // folder in which auto keeps what it learns from run to run; empty = nowhere
   int32_t threads = 0;              // 0 = as many as this process may use and the model has work for
   std::string cpu_target = "auto";  // auto | portable | avx2 | avx-vnni | avx512 | amx-quads | amx | amx-twin
   std::string kv_type = "auto";     // auto | f32 | bf16 | f16; auto: bf16 under packed weights, else f32

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/free_memory.h"
 #include "hydrant/error.h"
 
 namespace hydrant::base {
@@ -26,7 +27,7 @@ PageBuffer::PageBuffer(size_t bytes, PageSize pages, bool reserve) : size_(bytes
   mapping_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (mapping_ == MAP_FAILED) {
     mapping_ = nullptr;
-    throw UserError("no memory for " + std::to_string(bytes >> 20) + " MB");
+    throw UserError(MemoryText(bytes) + " of memory are needed, and " + FreeText(FreeNow()));
   }
   const auto address = reinterpret_cast<uintptr_t>(mapping_);
   data_ = static_cast<uint8_t*>(mapping_) + (kHugePage - address % kHugePage) % kHugePage;

@@ -4,6 +4,7 @@
 #include <exception>
 #include <new>
 
+#include "base/free_memory.h"
 #include "cli/terminal.h"
 #include "hydrant/error.h"
 
@@ -24,6 +25,17 @@ std::string Indented(const std::string& text) {
   return out;
 }
 
+// Where something small did not fit: what large things need is checked before.
+void ReportNoMemory() {
+  try {
+    PrintError(ErrorText("more memory is needed, and " + base::FreeText(base::FreeNow()),
+                         "weights that 'hydrant convert --weights w4a8' wrote once take the least, then fewer "
+                         "--max-tokens and a smaller --prefill-chunk"));
+  } catch (...) {
+    PrintError("error: more memory is needed than is free\n");
+  }
+}
+
 }  // namespace
 
 std::string ErrorText(const std::string& message, const std::string& hint) {
@@ -39,13 +51,16 @@ int ReportException() {
     return kExitOk;
   } catch (const Interruption&) {
     return InterruptedExit();
+  } catch (const Stopped&) {
+    return InterruptedExit();
   } catch (const UserError& e) {
     PrintError(ErrorText(e.what(), e.hint()));
     return kExitUser;
   } catch (const Error& e) {
     PrintError(ErrorText(e.what(), e.hint()));
   } catch (const std::bad_alloc&) {
-    PrintError(ErrorText("out of memory", ""));
+    ReportNoMemory();
+    return kExitUser;
   } catch (const std::exception& e) {
     PrintError(ErrorText(e.what(), "this is a bug in hydrant; please report it with the command that led here"));
   } catch (...) {

@@ -333,6 +333,16 @@ void CheckOptions(const ConvertOptions& options, const FolderKind& kind) {
   }
 }
 
+void CountBytes(Plan& plan, const std::vector<checkpoint::TensorEntry>& entries, ConvertReport& report) {
+  for (const PackedOutput& output : plan.packed()) report.bytes_before += output.floats();
+  for (const RawOutput& output : plan.raw()) report.bytes_before += output.view.num_bytes();
+  for (const checkpoint::TensorEntry& entry : entries) {
+    uint64_t bytes = SizeOf(entry.dtype);
+    for (const int64_t extent : entry.shape) bytes *= static_cast<uint64_t>(extent);
+    report.bytes_after += bytes;
+  }
+}
+
 }  // namespace
 
 ConvertReport ConvertFolder(const ConvertOptions& options) {
@@ -360,13 +370,7 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
   report.source_hash = checkpoint::HashOfFiles(loaded.files, [&options] { Look(options, 0); });
   report.num_packed = static_cast<int64_t>(plan.packed().size());
   const std::vector<checkpoint::TensorEntry> entries = Entries(plan, report.layout);
-  for (const PackedOutput& output : plan.packed()) report.bytes_before += output.floats();
-  for (const RawOutput& output : plan.raw()) report.bytes_before += output.view.num_bytes();
-  for (const checkpoint::TensorEntry& entry : entries) {
-    uint64_t bytes = SizeOf(entry.dtype);
-    for (const int64_t extent : entry.shape) bytes *= static_cast<uint64_t>(extent);
-    report.bytes_after += bytes;
-  }
+  CountBytes(plan, entries, report);
   {
     checkpoint::SafetensorsWriter writer(folder.path() + "/" + report.weights_file, entries,
                                          MetadataFor(plan, LastName(options.in), report), kDataAlignment);

@@ -6,10 +6,12 @@
 #include <string_view>
 
 #include "base/float_mode.h"
+#include "base/free_memory.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
 #include "draft/draft_vocab.h"
 #include "engine/end_of_turn.h"
+#include "engine/memory_words.h"
 #include "hydrant/error.h"
 #include "model/linear_packer.h"
 
@@ -59,10 +61,49 @@ void AddToInfo(const model::PackReport& report, EngineInfo& info) {
   info.packed_bytes_after += report.bytes_after;
 }
 
+// Refuses packing for which there is too little memory. What 'hydrant convert' writes is used where it lies in its
+// file.
+model::LinearPacker::CheckNeed NeedCheck(const std::string& what, const std::string& format, std::string command) {
+  return [=](const model::PackNeed& need) {
+    const base::FreeMemory free = base::FreeNow();
+    if (need.bytes <= free.own) return;
+    throw MemoryRefusal({.what = what, .format = format, .command = command}, need, free);
+  };
+}
+
+// Packed weights of files in the layout of other kernels are copied as a whole.
+void CheckArranging(LoadedModel& loaded) {
+  uint64_t bytes = 0;
+  const auto add = [&](const model::Linear& linear) {
+    if (linear.packed && !loaded.queue.table->Reads(linear.packed->matrix.type)) bytes += linear.bytes();
+  };
+  for (model::LayerWeights& layer : loaded.weights.layers) {
+    for (const model::Linear* linear : model::LinearsOf(layer)) add(*linear);
+  }
+  add(loaded.weights.lm_head);
+  if (bytes == 0) return;
+  const base::FreeMemory free = base::FreeNow();
+  if (bytes <= free.own) return;
+  throw FileError(loaded.options.model,
+                  "is in the layout of another machine: its copy needs " + base::MemoryText(bytes) + ", and " +
+                      base::FreeText(free),
+                  "convert it on this machine, or with the other --layout: then it is used where it lies");
+}
+
+// Weights that are used where they lie in files can be dropped and read again, so they do not have to fit.
+void WarnOfPaging(LoadedModel& loaded, const base::FreeMemory& free) {
+  const uint64_t bytes = loaded.info.weight_bytes + loaded.info.head_weight_bytes;
+  if (bytes <= free.pages) return;
+  loaded.info.warnings.push_back(PagingWarning(loaded.options.model, bytes, free.pages));
+}
+
 void PackBase(LoadedModel& loaded) {
   const EngineOptions& options = loaded.options;
   const std::optional<quant::WeightFormat> format = FormatNamed("--weights", options.weights);
-  model::LinearPacker packer(loaded.pool.get(), options.on_pack);
+  CheckArranging(loaded);
+  model::LinearPacker packer(
+      loaded.pool.get(), options.on_pack,
+      NeedCheck(options.model, options.weights, "hydrant convert --weights FORMAT " + options.model + " OUT"));
   packer.Keep(loaded.weights.embedding);
   for (model::LayerWeights& layer : loaded.weights.layers) {
     for (model::Linear* linear : model::LinearsOf(layer)) packer.Add(*linear, {.format = format});
@@ -106,7 +147,11 @@ void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
   const EngineOptions& options = loaded.options;
   const model::FormatChoice choice = ChooseHeadFormat(loaded);
   if (options.draft.empty()) return;
-  model::LinearPacker packer(loaded.pool.get(), options.on_pack);
+  const std::string format = choice.format ? quant::NameOf(*choice.format) : "";
+  model::LinearPacker packer(
+      loaded.pool.get(), options.on_pack,
+      NeedCheck(options.draft, format,
+                "hydrant convert --head-weights FORMAT --model " + options.model + " " + options.draft + " OUT"));
   draft::HeadPacking packing{
       .choice = choice, .packer = &packer, .arranger = &arranger, .draft_vocab = DraftVocab(loaded)};
   loaded.drafter = draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, packing, &loaded.info.warnings);
@@ -181,6 +226,7 @@ void OpenQueue(LoadedModel& loaded) {
   const EngineOptions& options = loaded.options;
   const int threads = options.threads > 0 ? options.threads : ThreadsFor(loaded.weights.config, base::DefaultThreads());
   loaded.pool = std::make_unique<base::ThreadPool>(threads, true);
+  loaded.pool->StopWhen(options.stop);
   loaded.queue.pool = loaded.pool.get();
   loaded.queue.table = &kernels::KernelsForModel(options.cpu_target, loaded.weights.config.hidden_size);
   loaded.tree.name = loaded.info.tree_name = "none";
@@ -205,6 +251,7 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   loaded->options = options;
   loaded->weights = model::LoadModelWeights(options.model);
   OpenQueue(*loaded);
+  const base::FreeMemory free = base::FreeNow();  // before any is taken
   PackBase(*loaded);
   static_cast<void>(KvTypeNamed(options.kv_type, loaded->weights));  // before the heads are read
   model::WeightArranger arranger(loaded->queue.table, loaded->pool.get());
@@ -213,7 +260,9 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   if (options.load_tokenizer && tokenizer::HasTokenizer(options.model)) {
     loaded->tokenizer = tokenizer::LoadTokenizer(options.model);
   }
+  if (options.stop != nullptr && *options.stop) throw Stopped();  // also where no pool was at work
   FinishLoading(*loaded);
+  WarnOfPaging(*loaded, free);
   return loaded;
 }
 

@@ -6,13 +6,12 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <utility>
 
 #include "base/check.h"
+#include "base/free_memory.h"
 #include "base/page_buffer.h"
 #include "hydrant/error.h"
 #include "model/linear_packer.h"
@@ -39,22 +38,6 @@ uint64_t WithoutZeroBytes(uint64_t x) { return x | (((x - 0x0101010101010101) & 
 // Exponent of floats whose products with I inputs of size 1 add up to about 1.
 uint64_t ExponentFor(int64_t inputs) {
   return static_cast<uint64_t>(127 - static_cast<int>(std::ceil(0.5 * std::log2(static_cast<double>(inputs)))));
-}
-
-double AvailableMemory() {
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string line; std::getline(meminfo, line);) {
-    unsigned long long kilobytes = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kilobytes) == 1)
-      return 1024.0 * static_cast<double>(kilobytes);
-  }
-  return 1e18;  // unknown: mmap will say
-}
-
-std::string Gigabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f GB", 1e-9 * bytes);
-  return text;
 }
 
 template <typename Fn>
@@ -184,11 +167,9 @@ void RandomWeights::Place(const Piece& piece, const kernels::KernelTable& table,
 }
 
 void CheckMemory(uint64_t bytes, const std::string& what, const std::string& hint) {
-  const double available = AvailableMemory();
-  if (static_cast<double>(bytes) <= 0.95 * available) return;
-  throw UserError(
-      what + " take " + Gigabytes(static_cast<double>(bytes)) + ", and " + Gigabytes(available) + " of memory are free",
-      hint);
+  const base::FreeMemory free = base::FreeNow();
+  if (static_cast<double>(bytes) <= 0.95 * static_cast<double>(free.own)) return;
+  throw UserError(what + " take " + base::MemoryText(bytes) + " of memory, and " + base::FreeText(free), hint);
 }
 
 bool RandomWeights::Build(const kernels::Queue& queue, const FillProgress& on_progress) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/free_memory.h"
 #include "hydrant/error.h"
 
 namespace hydrant::kv {
@@ -27,14 +28,21 @@ kernels::KvLayer LayerOf(const KvShape& shape, int32_t num_blocks, uint8_t* data
 // virtual machine), where one call brings a page a microsecond.
 base::PageBuffer MemoryFor(size_t bytes) {
   constexpr size_t kHugePage = size_t{2} << 20, kMost = size_t{64} << 20;
+  constexpr const char* kHint = "ask for fewer tokens, or use --kv-type bf16";
+  if (bytes > kMost) {  // small ones are made for every text
+    const base::FreeMemory free = base::FreeNow();
+    if (bytes > free.own) {
+      throw UserError("the KV cache needs " + base::MemoryText(bytes) + ", and " + base::FreeText(free), kHint);
+    }
+  }
   try {
     const bool huge = bytes >= kHugePage && bytes <= kMost;
     base::PageBuffer memory(bytes, huge ? base::PageSize::kHuge : base::PageSize::kSmall, /*reserve=*/false);
     if (bytes < kHugePage) memory.Populate();
     return memory;
   } catch (const UserError&) {
-    throw UserError("the KV cache needs " + std::to_string(bytes >> 20) + " MiB, which this machine does not give",
-                    "ask for fewer tokens, or use --kv-type bf16");
+    throw UserError("the KV cache needs " + base::MemoryText(bytes) + ", and " + base::FreeText(base::FreeNow()),
+                    kHint);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <set>
 #include <string>
 
 #include "base/mapped_file.h"
@@ -62,6 +63,21 @@ TensorView InFloats(const TensorView& from, DType dtype, base::ThreadPool& pool)
   return view;
 }
 
+uint64_t PackedBytes(int64_t outputs, int64_t inputs, WeightFormat wanted) {
+  kernels::PackedMatrix matrix;
+  const WeightFormat format = quant::FormatFor(wanted, inputs);
+  matrix.type = quant::Is4Bit(format) ? kernels::PackedType::kW4 : kernels::PackedType::kW8;
+  matrix.outputs = outputs;
+  matrix.inputs = inputs;
+  return static_cast<uint64_t>(matrix.bytes());
+}
+
+// What ChangeFloats makes of a format; nothing for a packed one.
+std::optional<DType> FloatTypeOf(WeightFormat format) {
+  if (quant::IsPacked(format)) return std::nullopt;
+  return format == WeightFormat::kBF16 ? DType::kBF16 : DType::kF32;
+}
+
 }  // namespace
 
 WeightFormat LmHeadFormat(WeightFormat format) {
@@ -80,7 +96,30 @@ void LinearPacker::Add(Linear& linear, const FormatChoice& choice) {
   ++readers_[linear.weight.data];
 }
 
+PackNeed LinearPacker::Need() const {
+  PackNeed need;
+  std::set<Key> seen;
+  uint64_t largest = 0;
+  for (const Job& job : jobs_) {
+    const Linear& linear = *job.linear;
+    const bool packs = quant::IsPacked(job.format);
+    const Key key{linear.weight.data, packs ? linear.first_input : 0, packs ? Inputs(linear) : -1, job.format};
+    if (!seen.insert(key).second || linear.weight.dtype == FloatTypeOf(job.format)) continue;
+    const int64_t outputs = linear.weight.shape[0];
+    const uint64_t bytes =
+        packs ? PackedBytes(outputs, Inputs(linear), job.format)
+              : static_cast<uint64_t>(outputs * linear.weight.shape[1]) * (job.format == WeightFormat::kBF16 ? 2U : 4U);
+    need.bytes += bytes;
+    need.bytes_in_4_bits += PackedBytes(outputs, Inputs(linear), WeightFormat::kW4A8);
+    largest = std::max(largest, bytes);
+  }
+  need.settled_bytes = need.bytes;
+  need.bytes += largest;
+  return need;
+}
+
 PackReport LinearPacker::Run() {
+  if (check_ && !jobs_.empty()) check_(Need());
   const auto start = std::chrono::steady_clock::now();
   PackReport report;
   int64_t all = 0, done = 0;

@@ -33,12 +33,23 @@ struct PackReport {
   uint64_t bytes_freed = 0;                    // of bytes_before: what nothing else uses
 };
 
+// Memory of our own that packing takes: everything in its format, and one matrix more while it is changed.
+struct PackNeed {
+  uint64_t bytes = 0;
+  uint64_t settled_bytes = 0;    // without that one
+  uint64_t bytes_in_4_bits = 0;  // the same in w4a8
+};
+
 class LinearPacker {
  public:
   // Called with the share that is done; may throw to end the work.
   using Progress = std::function<void(double share)>;
 
-  LinearPacker(base::ThreadPool* pool, Progress progress) : pool_(pool), progress_(std::move(progress)) {}
+  // Called by Run before it begins, with what its results take at the peak; may throw to refuse it.
+  using CheckNeed = std::function<void(const PackNeed& need)>;
+
+  LinearPacker(base::ThreadPool* pool, Progress progress, CheckNeed check = {})
+      : pool_(pool), progress_(std::move(progress)), check_(std::move(check)) {}
 
   // Floats may become anything; packed layers keep their bits and may only change what their activations are rounded
   // to: throws FileError otherwise. `linear` must live until Run.
@@ -58,12 +69,14 @@ class LinearPacker {
   // First byte, first input, number of inputs, format.
   using Key = std::tuple<const uint8_t*, int64_t, int64_t, quant::WeightFormat>;
 
+  PackNeed Need() const;
   void Pack(const Job& job, PackReport& report);
   void ChangeFloats(const Job& job, DType dtype, PackReport& report);
   void LetGo(const TensorView& floats, PackReport& report);
 
   base::ThreadPool* pool_;
   Progress progress_;
+  CheckNeed check_;
   std::vector<Job> jobs_;
   std::vector<const uint8_t*> kept_;
   std::map<const uint8_t*, int64_t> readers_;  // jobs that have yet to read a tensor
