@@ -12,7 +12,9 @@
 namespace hydrant {
 
 // How a token is drawn. Order of the processors: repetition penalty, frequency and presence penalty, temperature,
-// top-k, top-p, min-p (docs/algorithms/sampling.md).
+// top-k, top-p, min-p (docs/algorithms/sampling.md). At temperature 0 the most likely token is taken, and top_k, top_p,
+// min_p and seed change nothing: whoever wants a sampled text sets the temperature. (`hydrant run` does so itself where
+// one of the three is given alone.)
 struct SamplingOptions {
   float temperature = 0.0F;         // 0 = greedy
   int32_t top_k = 0;                // 0 = off; keeps every token equal to the k-th
@@ -28,7 +30,7 @@ struct SamplingOptions {
 
 enum class AcceptRule : uint8_t {
   kExact,    // output equals plain decoding, token for token, greedy and sampled
-  kTypical,  // Medusa's and Hydra's typical acceptance: lossy by design
+  kTypical,  // Medusa's and Hydra's typical acceptance: lossy by design. At temperature 0 it is the exact rule
 };
 // The token after the accepted path, typical rule only.
 enum class RootChoice : uint8_t { kSampled, kArgmax };

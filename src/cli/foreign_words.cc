@@ -24,15 +24,17 @@ constexpr std::string_view kOwnContext =
     "the context is the model's own (max_position_embeddings in its config.json); --max-tokens bounds a reply";
 
 constexpr std::array kFlags = {
-    Meaning{"-m --model --model-path --model-name --model-name-or-path --model-id --model-dir --base-model --base-model-path "
+    Meaning{"-m --model --model-path --model-name --model-name-or-path --model-id --model-dir --base-model "
+            "--base-model-path "
             "--pretrained-model-name-or-path --checkpoint --ckpt --ckpt-dir --tokenizer --tokenizer-path",
             "--model PATH IN", ""},
     Meaning{"-md --model-draft --draft-model --draft-model-path --spec-draft-model --speculative-model "
             "--assistant-model --medusa --medusa-model --medusa-path --hydra --hydra-path --hydra-model --heads "
             "--heads-path --ea-model-path --adapter-path",
             "--draft", ""},
-    Meaning{"-p --prompt --text-prompt --input --input-text --query --question --message --instruction --user-prompt -e",
-            "--prompt --text", ""},
+    Meaning{
+        "-p --prompt --text-prompt --input --input-text --query --question --message --instruction --user-prompt -e",
+        "--prompt --text", ""},
     Meaning{"-f --file --prompt-path --input-file --from-file -bf --binary-file", "--prompt-file",
             "'< FILE' gives the text of a file"},
     Meaning{"--text", "--prompt", ""},

@@ -26,6 +26,7 @@ Json PhaseJson(const PhaseTimes& times) {
 void AddSettings(const RunOptions& options, Json& json) {
   const SamplingOptions& sampling = options.request.sampling;
   json["temperature"] = ShortestDouble(sampling.temperature);
+  json["temperature_from"] = options.temperature_from;
   json["top_k"] = sampling.top_k;
   json["top_p"] = ShortestDouble(sampling.top_p);
   json["min_p"] = ShortestDouble(sampling.min_p);

@@ -18,6 +18,7 @@
 #include "cli/prompt.h"
 #include "cli/report.h"
 #include "cli/run_flags.h"
+#include "cli/sampling_settings.h"
 #include "cli/standard_input.h"
 #include "cli/stream.h"
 #include "cli/terminal.h"
@@ -135,6 +136,7 @@ int Run(const std::vector<std::string>& args) {
         "--system needs a chat template, and this model has none",
         family ? fmt::format("{}: --template {}", family->said_by, family->template_name) : "name one with --template");
   }
+  SettleSampling(options);
   Engine engine = LoadEngine(options);
   options.request.stop.eos_token_ids = engine.EndOfReply(resolved_template);
   if (chat) return RunChat(engine, options, resolved_template);

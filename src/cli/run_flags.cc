@@ -6,18 +6,17 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <string_view>
 
 #include "cli/engine_flags.h"
 #include "cli/flags.h"
+#include "cli/sampling_settings.h"
 #include "cli/values.h"
 #include "tokenizer/chat_template.h"
 
 namespace hydrant::cli {
 namespace {
 
-constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr std::array<std::string_view, 2> kRules = {"exact", "typical"};
 constexpr std::array<std::string_view, 2> kRoots = {"sampled", "argmax"};
 constexpr std::array<std::string_view, 2> kCandidates = {"coupled", "plain"};
@@ -92,40 +91,18 @@ void AddPromptFlags(FlagSet& flags, RunOptions& options) {
       "Chat template by name; none: the text is continued as it is; auto: the model's own, else none (default auto)");
 }
 
-void AddSamplingFlags(FlagSet& flags, SamplingOptions& sampling) {
-  flags.Group("Sampling");
-  const auto number = [&flags](const char* flag, float* target, FloatRange range, const std::string& help) {
-    flags.Value(
-        flag, "X", [=](const std::string& value) { *target = ParseFloat(flag, value, range); }, help);
-  };
-  number("--temperature", &sampling.temperature, {.min = 0, .max = 100}, "0 = greedy (default 0)");
+void AddSetting(FlagSet& flags, const Setting& setting, GenerationRequest& request) {
+  const std::string flag = "--" + std::string(setting.name);
   flags.Value(
-      "--top-k", "N",
-      [&sampling](const std::string& value) {
-        sampling.top_k = static_cast<int32_t>(ParseInteger("--top-k", value, 0, kMaxInt32));
-      },
-      "Keep the N most likely tokens; 0 = off (default 0)");
-  number("--top-p", &sampling.top_p, {.min = 0, .max = 1, .open_below = true},
-         "Keep the most likely tokens that reach this probability; 1 = off (default 1)");
-  number("--min-p", &sampling.min_p, {.min = 0, .max = 1},
-         "Keep tokens of at least X times the largest probability; 0 = off (default 0)");
-  number("--repetition-penalty", &sampling.repetition_penalty, {.min = 0.001, .max = 1000},
-         "Over prompt and output; 1 = off (default 1)");
-  number("--presence-penalty", &sampling.presence_penalty, {.min = -100, .max = 100}, "Over the output (default 0)");
-  number("--frequency-penalty", &sampling.frequency_penalty, {.min = -100, .max = 100}, "Over the output (default 0)");
-  flags.Value(
-      "--seed", "N", [&sampling](const std::string& value) { sampling.seed = ParseSeed("--seed", value); },
-      "0 to 2^64-1; the same seed gives the same text, with any heads and tree (default 0)");
+      flag, std::string(setting.kind),
+      [&setting, &request, flag](const std::string& value) { setting.set(flag, value, request); },
+      std::string(setting.help));
 }
 
-void AddStopFlags(FlagSet& flags, StopOptions& stop) {
+void AddStopFlags(FlagSet& flags, GenerationRequest& request) {
+  StopOptions& stop = request.stop;
   flags.Group("Stopping");
-  flags.Value(
-      "--max-tokens", "N",
-      [&stop](const std::string& value) {
-        stop.max_tokens = static_cast<int32_t>(ParseInteger("--max-tokens", value, 1, kMaxInt32));
-      },
-      "Most new tokens (default 256)");
+  AddSetting(flags, MaxTokensSetting(), request);
   flags.Repeated(
       "--stop", "TEXT",
       [&stop](const std::string& value) {
@@ -267,8 +244,9 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   AddModelFlags(flags, options.engine);
   AddDraftingFlags(flags, options);
   AddPromptFlags(flags, options);
-  AddSamplingFlags(flags, options.request.sampling);
-  AddStopFlags(flags, options.request.stop);
+  flags.Group("Sampling");
+  for (const Setting& setting : SamplingSettings()) AddSetting(flags, setting, options.request);
+  AddStopFlags(flags, options.request);
   AddAcceptFlags(flags, options.request.accept);
   AddOutputFlags(flags, options);
   flags.Group("Machine");
@@ -278,6 +256,13 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   CheckPrompt(flags, options);
   CheckModelAndOutput(flags, options);
   CheckAcceptance(flags, options);
+  if (flags.Given("--temperature")) options.temperature_from = "flag";
+  for (const Setting& setting : SamplingSettings()) {
+    const std::string flag = "--" + std::string(setting.name);
+    if (IsFilter(setting.name) && flags.Given(flag) && !flags.Given("--temperature") && options.filter_alone.empty()) {
+      options.filter_alone = flag;
+    }
+  }
   if (!options.trees.empty()) options.engine.tree = options.trees.front();
   if (!options.lookups.empty()) options.request.lookup.max_tokens = options.lookups.front();
   if (!options.draft_p_mins.empty()) options.request.draft_p_min = options.draft_p_mins.front();

@@ -20,7 +20,9 @@ struct RunOptions {
   PromptSource source = PromptSource::kNone;
   std::string prompt;  // text, or the path of --prompt-file
   std::optional<std::string> system;
-  std::string template_name = "auto";  // a template's name, "none" or "auto"
+  std::string template_name = "auto";        // a template's name, "none" or "auto"
+  std::string filter_alone;                  // the first of --top-k, --top-p, --min-p where there is no --temperature
+  std::string temperature_from = "default";  // or "flag", "generation_config.json", "filter": 1 beside a filter alone
   ColorMode color = ColorMode::kAuto;
   bool json = false;
   bool stats = false;

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `run` settles by itself and says, by the built program.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/program.h"
+
+namespace hydrant::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> Ids(const std::string& model, const std::vector<std::string>& more) {
+  std::vector<std::string> args = {"run", "--model", model, "--prompt-ids", "[1, 334, 3476]", "--max-tokens", "24"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+std::string WithGenerationConfig(const TempDir& dir, const std::string& content) {
+  std::filesystem::copy(Model(), dir.path());
+  dir.Write("generation_config.json", content);
+  return dir.path();
+}
+
+TEST(RunTest, AFilterWithoutATemperatureSamplesAndSaysSo) {
+  const Json greedy = JsonOf(Hydrant(Ids(Model(), {"--json"})));
+  EXPECT_EQ(greedy["temperature"], 0);
+  EXPECT_EQ(greedy["temperature_from"], "default");
+  const Json explicitly =
+      JsonOf(Hydrant(Ids(Model(), {"--temperature", "1", "--top-p", "0.95", "--seed", "5", "--json"})));
+  EXPECT_EQ(explicitly["temperature_from"], "flag");
+  const Outcome outcome = Hydrant(Ids(Model(), {"--top-p", "0.95", "--seed", "5", "--json"}));
+  const Json json = JsonOf(outcome);
+  EXPECT_EQ(json["temperature"], 1);
+  EXPECT_EQ(json["temperature_from"], "filter");
+  EXPECT_EQ(json["token_ids"], explicitly["token_ids"]);
+  EXPECT_NE(json["token_ids"], greedy["token_ids"]);
+  EXPECT_THAT(outcome.err, HasSubstr("--top-p is given without --temperature: sampling at temperature 1\n"));
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  EXPECT_THAT(json["warnings"].dump(), HasSubstr("--top-p is given without --temperature"));
+  for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{
+           {"--top-k", "50"}, {"--min-p", "0.05"}, {"--top-k", "9", "--top-p", "1"}}) {
+    std::vector<std::string> args = more;
+    args.emplace_back("--json");
+    const Outcome other = Hydrant(Ids(Model(), args));
+    EXPECT_EQ(JsonOf(other)["temperature"], 1);
+    EXPECT_THAT(other.err, HasSubstr(more[0] + " is given without --temperature"));
+  }
+}
+
+TEST(RunTest, ATemperatureOfZeroThatIsGivenIsGreedyBesideFilters) {
+  const Outcome outcome = Hydrant(Ids(Model(), {"--temperature", "0", "--top-p", "0.9", "--json"}));
+  EXPECT_EQ(JsonOf(outcome)["temperature"], 0);
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST(RunTest, TheModelsOwnTemperatureIsTakenBesideAFilterOnly) {
+  for (const char* config : {R"({"do_sample": true, "temperature": 0.6, "top_p": 0.9})", R"({"temperature": 0.6})",
+                             R"({"do_sample": false, "temperature": 0.6})"}) {
+    const TempDir dir;
+    const std::string model = WithGenerationConfig(dir, config);
+    EXPECT_EQ(JsonOf(Hydrant(Ids(model, {"--json"})))["temperature"], 0);
+    const Outcome outcome = Hydrant(Ids(model, {"--top-k", "40", "--json"}));
+    const Json json = JsonOf(outcome);
+    EXPECT_EQ(json["temperature"], 0.6);
+    EXPECT_EQ(json["temperature_from"], "generation_config.json");
+    EXPECT_THAT(outcome.err, HasSubstr("temperature 0.6, that of the model's generation_config.json"));
+    EXPECT_EQ(JsonOf(Hydrant(Ids(model, {"--top-k", "40", "--temperature", "1.5", "--json"})))["temperature"], 1.5);
+  }
+}
+
+TEST(RunTest, AModelsTemperatureThatIsNoneIsOneOrRefused) {
+  for (const char* config : {R"({"temperature": 0})", R"({"temperature": null})", "{}"}) {
+    const TempDir dir;
+    const std::string model = WithGenerationConfig(dir, config);
+    EXPECT_EQ(JsonOf(Hydrant(Ids(model, {"--min-p", "0.1", "--json"})))["temperature"], 1) << config;
+  }
+  for (const char* config : {R"({"temperature": "hot"})", R"({"temperature": -1})", R"({"temperature": 1e9})"}) {
+    const TempDir dir;
+    const std::string model = WithGenerationConfig(dir, config);
+    ExpectRefused(Ids(model, {"--min-p", "0.1"}), "generation_config.json: 'temperature' is ");
+    EXPECT_EQ(Hydrant(Ids(model, {})).code, 0) << "nobody asked for it";
+  }
+}
+
+TEST(RunTest, TypicalAcceptanceAtTemperatureZeroSaysWhatItIs) {
+  const Outcome cold = Hydrant(Ids(Model(), {"--draft", Heads(), "--accept", "typical", "--json"}));
+  EXPECT_THAT(cold.err, HasSubstr("--accept typical at temperature 0 is the exact rule"));
+  EXPECT_THAT(JsonOf(cold)["warnings"].dump(), HasSubstr("is the exact rule"));
+  EXPECT_EQ(JsonOf(cold)["token_ids"], JsonOf(Hydrant(Ids(Model(), {"--json"})))["token_ids"]);
+  const Outcome warm =
+      Hydrant(Ids(Model(), {"--draft", Heads(), "--accept", "typical", "--temperature", "0.7", "--json"}));
+  EXPECT_THAT(warm.err, Not(HasSubstr("exact rule")));
+  EXPECT_THAT(Hydrant(Ids(Model(), {"--draft", Heads(), "--accept", "typical", "--top-p", "0.9"})).err,
+              AllOf(HasSubstr("sampling at temperature 1"), Not(HasSubstr("exact rule"))));
+}
+
+}  // namespace
+}  // namespace hydrant::test
