@@ -23,8 +23,8 @@ TEST(CompareTest, RunTriesEveryTreeWithEveryDraftPMin) {
   for (const std::string& p_min : p_mins) args.insert(args.end(), {"--draft-p-min", p_min});
   const Outcome text = Hydrant(args);
   EXPECT_EQ(text.code, 0) << text.err;
-  EXPECT_THAT(text.out, HasSubstr("\ntrying 1 node "));
-  EXPECT_THAT(text.out, HasSubstr("\ntrying 2 nodes, p-min 0.2 "));
+  EXPECT_THAT(text.out, HasSubstr("\ntrying chain of 1 "));
+  EXPECT_THAT(text.out, HasSubstr("; used: chain of "));
   EXPECT_THAT(text.out, HasSubstr("\nagain "));
   args.push_back("--json");
   const Json json = JsonOf(Hydrant(args));

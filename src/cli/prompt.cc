@@ -62,6 +62,17 @@ std::vector<int32_t> ConversationIds(const Engine& engine, std::span<const ChatM
   return engine.Tokenize(messages.back().content, /*parse_special=*/true, /*add_bos=*/true);
 }
 
+void CheckPromptText(const std::string& name, const std::string& text, const std::string& resolved_template) {
+  const char* const hint = "give a text; --prompt-ids with the BOS id alone lets the model begin by itself";
+  if (text.empty()) throw UserError(fmt::format("{}: is empty, expected the text of a prompt", name), hint);
+  if (resolved_template == "none" || text.find_first_not_of(" \t\r\n\v\f") != std::string::npos) return;
+  throw UserError(
+      fmt::format("{}: is white space only, which template {} makes an empty message; expected the text of a "
+                  "prompt",
+                  name, resolved_template),
+      hint);
+}
+
 std::vector<ChatMessage> FirstMessages(const RunOptions& options, const std::string& text) {
   std::vector<ChatMessage> messages;
   if (options.system) messages.push_back({"system", *options.system});

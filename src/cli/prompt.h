@@ -24,6 +24,10 @@ std::string ChooseTemplate(RunOptions& options, bool interactive);
 std::vector<int32_t> ConversationIds(const Engine& engine, std::span<const ChatMessage> messages,
                                      const std::string& resolved_template);
 
+// Refuses a prompt without text, which no model was trained to answer: `name` is the flag or file that it came from.
+// Templates cut white space, so under one a prompt of white space is empty too.
+void CheckPromptText(const std::string& name, const std::string& text, const std::string& resolved_template);
+
 // The system message (if any) and one user message.
 std::vector<ChatMessage> FirstMessages(const RunOptions& options, const std::string& text);
 

@@ -213,6 +213,14 @@ std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResul
                             TokensPerSecond(result), DecodeTokensPerSecond(result));
 }
 
+std::string LimitText(const GenerationResult& result, const EngineInfo& info, const std::string& more) {
+  if (result.finish_reason == FinishReason::kLength) {
+    return fmt::format("(stopped at {} tokens; {} for more)\n", result.token_ids.size(), more);
+  }
+  if (result.finish_reason != FinishReason::kContext) return {};
+  return fmt::format("(stopped: prompt and reply fill the model's context of {} tokens)\n", info.max_positions);
+}
+
 std::string WeightsText(const EngineInfo& info) {
   std::string text = fmt::format("weights: {}, {}", info.weights, ByteText(info.weight_bytes));
   if (!info.head_weights.empty()) {
@@ -248,44 +256,6 @@ SpeedFigures MedianFigures(std::span<const GenerationResult> results) {
 double SpeedupOfSteps(const SpeedFigures& drafted, const SpeedFigures& plain) {
   const double step_ms = drafted.forward_ms + drafted.draft_ms;
   return step_ms > 0 ? drafted.tokens_per_step * plain.forward_ms / step_ms : 0;
-}
-
-std::string ComparisonText(const EngineInfo& info, const Comparison& comparison, size_t num_tokens) {
-  const auto row = [](const std::string& name, const SpeedFigures& figures) {
-    return fmt::format("{:32} {:11.2f} {:12.2f} {:10.1f} {:12.3f} {:9.3f}\n", name, figures.drafted_per_step,
-                       figures.tokens_per_step, figures.tokens_per_second, figures.forward_ms, figures.draft_ms);
-  };
-  const bool has_heads = info.drafter != "none";
-  const auto nodes = [&](const TreeSpeed& tree) {
-    if (!has_heads) return fmt::format("lookup {}", tree.lookup);
-    std::string text = fmt::format("{} node{}", tree.nodes, tree.nodes == 1 ? "" : "s");
-    if (tree.p_min > 0) text += fmt::format(", p-min {}", ShortestDouble(tree.p_min));
-    if (tree.lookup > 0) text += fmt::format(", lookup {}", tree.lookup);
-    return text;
-  };
-  const TreeSpeed& tree = comparison.drafted;
-  const SpeedFigures &drafted = tree.figures, &plain = comparison.plain;
-  std::string text = fmt::format("{:32} {:>11} {:>12} {:>10} {:>12} {:>9}\n", "", "nodes/step", "tokens/step",
-                                 "tokens/s", "forward, ms", "draft, ms");
-  for (const TreeSpeed& tried : comparison.tried) text += row("trying " + nodes(tried), tried.figures);
-  for (const TreeSpeed& tried : comparison.tried_again) text += row("again " + nodes(tried), tried.figures);
-  const std::string heads = "with " + info.drafter;
-  text += row(!has_heads ? "with lookup" : tree.lookup > 0 ? heads + " and lookup" : heads, drafted);
-  if (comparison.heads_alone) text += row(heads + " alone", comparison.heads_alone->figures);
-  text += row("plain decoding", plain);
-  const auto speedup = [&](const char* name, double value, const SpeedFigures& figures) {
-    text += fmt::format("{:32} {:>11} {:>12} {:>9.2f}x", name, "", "", value);
-    text += fmt::format("  ({:.2f}x by forward and draft alone)\n", SpeedupOfSteps(figures, plain));
-  };
-  if (plain.tokens_per_second > 0) {
-    speedup("speedup", comparison.speedup, drafted);
-    if (comparison.heads_alone) {
-      speedup("speedup of heads alone", comparison.heads_alone_speedup, comparison.heads_alone->figures);
-    }
-  }
-  return text + fmt::format("All {} tokens are equal. Medians of {} runs each, in turn; {} threads, {}, {}.\n",
-                            num_tokens, comparison.rounds, info.threads, info.cpu_target,
-                            has_heads ? fmt::format("tree {} ({})", tree.name, nodes(tree)) : nodes(tree));
 }
 
 }  // namespace hydrant::cli

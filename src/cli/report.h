@@ -29,6 +29,9 @@ std::string WeightsText(const EngineInfo& info);
 // The lines of `--stats`.
 std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResult& result);
 
+// For a terminal: why the reply is no longer, where a limit ended it; else empty. `more` is how to get more tokens.
+std::string LimitText(const GenerationResult& result, const EngineInfo& info, const std::string& more);
+
 double Median(std::vector<double> values);
 
 // Median figures of several runs of the same prompt.
@@ -61,6 +64,8 @@ struct Comparison {
   SpeedFigures plain;
   size_t rounds = 0;
 };
+// A table of at most twelve rows, the fastest ways of each kind; what is left out is counted. Trees without a name have
+// short ones; those that say less than the tree are explained below.
 std::string ComparisonText(const EngineInfo& info, const Comparison& comparison, size_t num_tokens);
 
 }  // namespace hydrant::cli

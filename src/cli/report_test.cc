@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -143,10 +144,8 @@ TEST(ReportTest, ComparisonHasBothSpeedsAndTheirRatio) {
                               .plain = {1, 100, 0, 9.5, 0},
                               .rounds = 5};
   const std::string text = ComparisonText(Info(), comparison, 40);
-  EXPECT_THAT(text,
-              HasSubstr("with hydra                              1.00         3.50      300.0       10.000     0.750"));
-  EXPECT_THAT(text,
-              HasSubstr("plain decoding                          0.00         1.00      100.0        9.500     0.000"));
+  EXPECT_THAT(text, HasSubstr("with hydra                    1.00         3.50      300.0       10.000     0.750"));
+  EXPECT_THAT(text, HasSubstr("plain decoding                0.00         1.00      100.0        9.500     0.000"));
   EXPECT_THAT(text, HasSubstr("2.99x  (3.09x by forward and draft alone)"));  // 3.5 * 9.5 / 10.75
 }
 
@@ -161,11 +160,12 @@ TEST(ReportTest, ComparisonOfATreeChosenBeforehandIsByItsLaterRuns) {
                               .plain = {1, 100, 0, 9.5, 0},
                               .rounds = 21};
   const std::string text = ComparisonText(Info(), comparison, 40);
-  EXPECT_THAT(text, HasSubstr("trying 1 node                           1.00         1.50      150.0"));
-  EXPECT_THAT(text, HasSubstr("trying 2 nodes, p-min 0.125             1.75         2.00      180.0"));
-  EXPECT_THAT(text, HasSubstr("with hydra                              1.75         2.00      170.0"));
+  EXPECT_THAT(text, HasSubstr("trying chain of 2, p-min 0.125        1.75         2.00      180.0"));
+  EXPECT_THAT(text, HasSubstr("trying chain of 1                     1.00         1.50      150.0"));
+  EXPECT_LT(text.find("trying chain of 2"), text.find("trying chain of 1")) << "the fastest first";
+  EXPECT_THAT(text, HasSubstr("with hydra                            1.75         2.00      170.0"));
   EXPECT_THAT(text, HasSubstr("     1.70x  ("));
-  EXPECT_THAT(text, HasSubstr("tree b (2 nodes, p-min 0.125)"));
+  EXPECT_THAT(text, HasSubstr("; used: chain of 2, p-min 0.125."));
 }
 
 TEST(ReportTest, ComparisonWithLookupHasHeadsAloneBesideIt) {
@@ -178,12 +178,66 @@ TEST(ReportTest, ComparisonWithLookupHasHeadsAloneBesideIt) {
                               .plain = {1, 100, 0, 9.5, 0},
                               .rounds = 3};
   const std::string text = ComparisonText(Info(), comparison, 40);
-  EXPECT_THAT(text, HasSubstr("with hydra and lookup                   3.00         4.00      200.0"));
-  EXPECT_THAT(text, HasSubstr("with hydra alone                        1.50         2.00      130.0"));
+  EXPECT_THAT(text, HasSubstr("with hydra and lookup         3.00         4.00      200.0"));
+  EXPECT_THAT(text, HasSubstr("with hydra alone              1.50         2.00      130.0"));
   EXPECT_THAT(text, HasSubstr("     2.00x  ("));
   EXPECT_THAT(text, HasSubstr("speedup of heads alone  "));
   EXPECT_THAT(text, HasSubstr("     1.30x  ("));
-  EXPECT_THAT(text, HasSubstr("tree b (1 node, lookup 8)"));
+  EXPECT_THAT(text, HasSubstr("; used: chain of 1, lookup 8."));
+}
+
+// As the demo has it: 5 trees, 2 smallest probabilities, 3 lookups.
+TEST(ReportTest, ComparisonOfManyWaysHasTwelveRowsInLineAndTellsTreesApart) {
+  Comparison comparison{.tried = {},
+                        .tried_again = {},
+                        .drafted = {"custom", "[[0],[1]]", 2, 0.15F, 8, {4, 200, 0.5, 10, 3}},
+                        .speedup = 2,
+                        .heads_alone = TreeSpeed{"custom", "[[0],[0,0]]", 2, 0.15F, 0, {2, 130, 2, 12, 1.5}},
+                        .heads_alone_speedup = 1.3,
+                        .plain = {1, 100, 0, 9.5, 0},
+                        .rounds = 3};
+  double speed = 100;
+  for (const auto& [name, choices] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"custom", "[[0]]"},
+           {"custom", "[[0],[0,0]]"},
+           {"custom", "[[0],[1]]"},
+           {"custom", "[[0],[1],[0,0]]"},
+           {"/a/very/long/path/to/the/folder/of/the/heads/trees.json", "[[0],[0,0],[1]]"}}) {
+    for (const float p_min : {0.0F, 0.15F}) {
+      for (const int32_t lookup : {0, 4, 8}) {
+        comparison.tried.push_back({name, choices, 2, p_min, lookup, {2, speed += 1, 2, 10, 1}});
+      }
+    }
+  }
+  comparison.tried_again.assign(comparison.tried.end() - 8, comparison.tried.end());
+  const std::string text = ComparisonText(Info(), comparison, 40);
+  std::istringstream lines(text);
+  std::string line;
+  std::getline(lines, line);
+  const size_t end = line.find(" nodes/step") + 11, speed_end = line.find(" tokens/s ") + 9;
+  EXPECT_LE(line.size(), 100U);
+  size_t rows = 0;
+  std::set<std::string> names;
+  for (; std::getline(lines, line) && line.find("fastest") == std::string::npos; ++rows) {
+    EXPECT_TRUE(names.insert(line.substr(0, end - 8)).second) << line;
+    EXPECT_EQ(line.find_first_of(' ', line.find_last_of(' ', speed_end - 1) + 1), speed_end) << line;
+  }
+  EXPECT_EQ(rows, 12U);
+  EXPECT_THAT(
+      text,
+      HasSubstr("The fastest 3 of 30 ways are shown, and 4 of 8 tried again; 27 were slower (all with --json).\n"));
+  EXPECT_THAT(text, HasSubstr("\ntrees.json: 3 nodes\n"));
+  EXPECT_THAT(text, HasSubstr("\ntree A: 2 nodes, [[0],[1]]\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("/a/very")));
+}
+
+TEST(ReportTest, ALimitThatEndedAReplyIsSaid) {
+  GenerationResult result = Sample();
+  EXPECT_EQ(LimitText(result, Info(), "--max-tokens N"), "");
+  result.finish_reason = FinishReason::kLength;
+  EXPECT_EQ(LimitText(result, Info(), "--max-tokens N"), "(stopped at 4 tokens; --max-tokens N for more)\n");
+  result.finish_reason = FinishReason::kContext;
+  EXPECT_THAT(LimitText(result, Info(), ""), HasSubstr("fill the model's context of "));
 }
 
 TEST(ReportTest, MedianIsOfTheRuns) {

@@ -53,9 +53,13 @@ Engine LoadEngine(RunOptions& options) {
 
 std::vector<int32_t> PromptIds(const Engine& engine, const RunOptions& options, const std::string& resolved_template) {
   if (options.source == PromptSource::kIds) return options.request.prompt_ids;
-  std::string text = options.prompt;
-  if (options.source == PromptSource::kFile) text = base::ReadTextFile(options.prompt, kMaxInputBytes);
-  if (options.source == PromptSource::kNone) text = ReadStdin();
+  std::string text = options.prompt, name = "--prompt";
+  if (options.source == PromptSource::kFile) text = base::ReadTextFile(name = options.prompt, kMaxInputBytes);
+  if (options.source == PromptSource::kNone) {
+    text = ReadStdin();
+    name = "standard input";
+  }
+  CheckPromptText(name, text, resolved_template);
   return ConversationIds(engine, FirstMessages(options, text), resolved_template);
 }
 
@@ -98,6 +102,7 @@ void PrintText(Engine& engine, const RunOptions& options, const GenerationReques
   const GenerationResult result = StreamReply(engine, request, color);
   if (!result.has_text) Print(base::DumpJson(result.token_ids) + "\n");
   if (result.has_text && (StdoutIsTerminal() || options.compare_plain)) Print("\n");
+  if (StdoutIsTerminal() || StderrIsTerminal()) PrintError(LimitText(result, engine.info(), "--max-tokens N"));
   if (color) PrintError(ColorLegend(static_cast<int32_t>(result.depth_offered.size())) + "\n");
   if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
   if (!options.compare_plain || Interrupted()) return;

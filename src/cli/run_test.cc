@@ -18,7 +18,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 std::vector<std::string> Ids(const std::string& model, const std::vector<std::string>& more) {
-  std::vector<std::string> args = {"run", "--model", model, "--prompt-ids", "[1, 334, 3476]", "--max-tokens", "24"};
+  std::vector<std::string> args = {"run",      "--model",          model,          "--template", "none",
+                                   "--prompt", "Once upon a time", "--max-tokens", "24"};
   args.insert(args.end(), more.begin(), more.end());
   return args;
 }
@@ -101,6 +102,29 @@ TEST(RunTest, TypicalAcceptanceAtTemperatureZeroSaysWhatItIs) {
   EXPECT_THAT(Hydrant(Ids(Model(), {"--draft", Heads(), "--accept", "typical", "--top-p", "0.9"})).err,
               AllOf(HasSubstr("sampling at temperature 1"), Not(HasSubstr("exact rule"))));
 }
+
+TEST(RunTest, AnEmptyPromptIsSaidToBeEmpty) {
+  const TempDir dir;
+  const std::string file = dir.Write("empty.txt", ""), blank = dir.Write("blank.txt", "\n \n");
+  for (const char* name : {"none", "vicuna"}) {
+    const std::vector<std::string> run = {"run", "--model", Model(), "--template", name};
+    const auto with = [&](const char* flag, const std::string& value) {
+      std::vector<std::string> args = run;
+      args.insert(args.end(), {flag, value});
+      return args;
+    };
+    ExpectRefused(with("--prompt", ""), "--prompt: is empty, expected the text of a prompt");
+    ExpectRefused(with("--prompt-file", file), file + ": is empty");
+    ExpectRefused(run, "standard input: is empty");  // from an empty file
+    if (std::string(name) == "none") continue;
+    ExpectRefused(with("--prompt", "  "),
+                  "--prompt: is white space only, which template vicuna makes an empty message");
+    ExpectRefused(with("--prompt-file", blank), blank + ": is white space only");
+  }
+  EXPECT_EQ(Hydrant({"run", "--model", Model(), "--template", "none", "--prompt", "\n", "--max-tokens", "2"}).code, 0);
+}
+
+TEST(RunTest, NothingIsSaidOfALimitWhereNobodyReads) { EXPECT_EQ(Hydrant(Ids(Model(), {})).err, ""); }
 
 }  // namespace
 }  // namespace hydrant::test

@@ -94,6 +94,7 @@ void PrintWarnings(const std::vector<std::string>& warnings) {
 }
 
 bool StdinIsTerminal() { return isatty(STDIN_FILENO) == 1; }
+bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
 bool StdoutIsTerminal() { return isatty(STDOUT_FILENO) == 1; }
 
 void InstallSignalHandlers() {

@@ -25,6 +25,7 @@ void PrintWarnings(const std::vector<std::string>& warnings);
 
 bool StdinIsTerminal();
 bool StdoutIsTerminal();
+bool StderrIsTerminal();
 
 // From now on Ctrl-C, SIGTERM and SIGHUP only set a flag; another two seconds later or more ends the program as usual.
 // A closed pipe or a file that grows too large becomes an error of write() instead of a signal. Where a mapped file has
