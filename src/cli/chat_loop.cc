@@ -3,92 +3,64 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-#include <vector>
-
-#include "base/nearest.h"
+#include "cli/chat.h"
+#include "cli/chat_history.h"
 #include "cli/errors.h"
-#include "cli/prompt.h"
-#include "cli/report.h"
-#include "cli/standard_input.h"
-#include "cli/stream.h"
+#include "cli/line_editor.h"
 #include "cli/terminal.h"
 
 namespace hydrant::cli {
 namespace {
 
-constexpr std::array<std::string_view, 4> kWords = {"/help", "/reset", "/stats", "/quit"};
-constexpr const char* kHelp =
-    "/help   this list\n"
-    "/reset  forget the conversation\n"
-    "/stats  tokens per step, acceptance by depth and times of the last reply\n"
-    "/quit   leave (Ctrl-D too); Ctrl-C ends a reply\n";
-
-class Chat {
+// What was typed in earlier chats; written back at the end. A file that is no history is named and left as it is.
+class KeptHistory {
  public:
-  Chat(Engine& engine, const RunOptions& options, const std::string& resolved_template)
-      : engine_(engine), options_(options), template_(resolved_template), request_(options.request) {
-    Reset();
-  }
-
-  void Reset() {
-    messages_.clear();
-    if (options_.system) messages_.push_back({"system", *options_.system});
-  }
-
-  void Say(const std::string& line) {
-    const std::vector<ChatMessage> before = messages_;
-    messages_.push_back({"user", line});
+  KeptHistory() : path_(HistoryPath()) {
     try {
-      request_.prompt_ids = ConversationIds(engine_, messages_, template_);
-      last_ = StreamReply(engine_, request_, UseColor(options_));
-      last_prompt_ = request_.prompt_ids;
-      have_last_ = true;
-      // Templates put their own space before a reply.
-      const size_t first = last_.text.find_first_not_of(' ');
-      messages_.push_back({"assistant", first == std::string::npos ? "" : last_.text.substr(first)});
-      // Without a template every line is a prompt of its own.
-      if (template_ == "none") messages_ = before;
-      Print("\n");
-      if (options_.stats) PrintError(StatsText(request_.prompt_ids, last_));
+      if (!path_.empty()) entries_ = ReadHistory(path_);
     } catch (const UserError& e) {
-      messages_ = before;
-      const bool talked = std::ranges::any_of(before, [](const ChatMessage& m) { return m.role == "assistant"; });
-      const std::string reset = talked ? "/reset forgets the conversation" : "";
-      PrintError(ErrorText(e.what(), e.hint() + (e.hint().empty() || reset.empty() ? "" : "; ") + reset));
+      PrintWarnings({std::string(e.what()) + "; what you type is not kept there"});
+      path_.clear();
     }
   }
-
-  // False when the user leaves.
-  bool Obey(const std::string& line) {
-    if (line == "/quit") return false;
-    if (line == "/help") {
-      Print(kHelp);
-    } else if (line == "/reset") {
-      Reset();
-      Print("The conversation is forgotten.\n");
-    } else if (line == "/stats") {
-      Print(have_last_ ? StatsText(last_prompt_, last_) : "There is no reply yet.\n");
-    } else {
-      const std::string nearest = base::Nearest(line, kWords);
-      PrintError(ErrorText(fmt::format("unknown command '{}'", line),
-                           nearest.empty() ? "/help lists the commands" : "did you mean " + nearest + "?"));
+  const std::vector<std::string>& entries() const { return entries_; }
+  void Write(const LineEditor& editor) const {
+    if (path_.empty() || !editor.edits() || editor.history() == entries_) return;
+    try {
+      WriteHistory(path_, editor.history());
+    } catch (const UserError& e) {
+      PrintWarnings({e.what()});
     }
-    return true;
   }
 
  private:
-  Engine& engine_;
-  const RunOptions& options_;
-  const std::string& template_;
-  GenerationRequest request_;
-  std::vector<ChatMessage> messages_;
-  GenerationResult last_;
-  std::vector<int32_t> last_prompt_;
-  bool have_last_ = false;
+  std::string path_;
+  std::vector<std::string> entries_;
 };
+
+// Returns the exit code.
+int Talk(Chat& chat, LineEditor& editor) {
+  std::string line;
+  while (true) {
+    ClearInterrupt();
+    if (Interrupted()) return InterruptedExit();
+    const LineEnd end = editor.Next(&line);
+    if (end == LineEnd::kEndOfInput) break;
+    if (end == LineEnd::kInterrupted) {
+      Print("\n(/quit or Ctrl-D leaves)\n");
+      continue;
+    }
+    if (line.find_first_not_of(" \t\n") == std::string::npos) continue;
+    // A pasted text may begin with a slash too.
+    if (!line.starts_with("/") || line.find('\n') != std::string::npos) {
+      chat.Say(line.starts_with(" /") ? line.substr(1) : line);
+    } else if (!chat.Obey(line)) {
+      return kExitOk;
+    }
+  }
+  Print("\n");
+  return kExitOk;
+}
 
 }  // namespace
 
@@ -97,27 +69,11 @@ int RunChat(Engine& engine, const RunOptions& options, const std::string& resolv
             ? "Without a chat template every line is continued on its own. /help lists the commands.\n"
             : fmt::format("Chat with template {}. /help lists the commands.\n", resolved_template));
   Chat chat(engine, options, resolved_template);
-  LineReader reader;
-  std::string line;
-  while (true) {
-    Print("> ");
-    ClearInterrupt();
-    if (Interrupted()) return InterruptedExit();
-    const LineEnd end = reader.Next(&line);
-    if (end == LineEnd::kEndOfInput) break;
-    if (end == LineEnd::kInterrupted) {
-      Print("\n(/quit or Ctrl-D leaves)\n");
-      continue;
-    }
-    if (line.empty()) continue;
-    if (!line.starts_with("/")) {
-      chat.Say(line);
-    } else if (!chat.Obey(line)) {
-      return 0;
-    }
-  }
-  Print("\n");
-  return 0;
+  const KeptHistory history;
+  LineEditor editor("> ", history.entries());
+  const int code = Talk(chat, editor);
+  history.Write(editor);
+  return code;
 }
 
 }  // namespace hydrant::cli
