@@ -36,7 +36,8 @@ class TreeNames {
     if (!name.empty()) return name;
     const base::Json paths = base::ParseJson(way.choices, "the tree");
     const size_t nodes = paths.size();
-    bool is_chain = nodes > 0;
+    if (nodes == 0) return name = way.name;  // auto: another tree in each step
+    bool is_chain = true;
     for (const base::Json& path : paths) {
       is_chain = is_chain && std::ranges::all_of(path, [](const base::Json& rank) { return rank == 0; });
     }
@@ -88,52 +89,55 @@ std::string Table(const std::vector<Row>& rows, size_t width) {
   return text;
 }
 
+// The rows of the table's end: what is compared.
+std::vector<Row> ComparedRows(const EngineInfo& info, const Comparison& comparison) {
+  const std::string heads = "with " + info.drafter;
+  const char* const lookup = comparison.drafted.lookup > 0 ? " and lookup" : "";
+  std::vector<Row> rows = {{info.drafter == "none" ? "with lookup" : heads + lookup, comparison.drafted.figures}};
+  if (comparison.heads_alone) rows.push_back({heads + " alone", comparison.heads_alone->figures});
+  rows.push_back({"plain decoding", comparison.plain});
+  return rows;
+}
+
+std::string SpeedupRows(const Comparison& comparison, size_t width) {
+  if (comparison.plain.tokens_per_second <= 0) return {};
+  const auto row = [&](const char* name, double value, const SpeedFigures& figures) {
+    return fmt::format("{:{}} {:>11} {:>12} {:>9.2f}x  ({:.2f}x by forward and draft alone)\n", name, width, "", "",
+                       value, SpeedupOfSteps(figures, comparison.plain));
+  };
+  const std::string text = row("speedup", comparison.speedup, comparison.drafted.figures);
+  if (!comparison.heads_alone) return text;
+  return text + row("speedup of heads alone", comparison.heads_alone_speedup, comparison.heads_alone->figures);
+}
+
+std::string LeftOut(const Comparison& comparison, size_t tried, size_t again) {
+  if (tried == comparison.tried.size() && again == comparison.tried_again.size()) return {};
+  std::string text = fmt::format("The fastest {} of {} ways are shown", tried, comparison.tried.size());
+  if (again < comparison.tried_again.size()) {
+    text += fmt::format(", and {} of {} tried again", again, comparison.tried_again.size());
+  }
+  return text + fmt::format("; {} were slower (all with --json).\n", comparison.tried.size() - tried);
+}
+
 }  // namespace
 
 std::string ComparisonText(const EngineInfo& info, const Comparison& comparison, size_t num_tokens) {
-  const bool has_heads = info.drafter != "none";
-  const TreeSpeed& tree = comparison.drafted;
-  const std::string heads = "with " + info.drafter;
-  TreeNames names(has_heads);
-  std::vector<Row> last = {{!has_heads        ? "with lookup"
-                            : tree.lookup > 0 ? heads + " and lookup"
-                                              : heads,
-                            tree.figures}};
-  if (comparison.heads_alone) last.push_back({heads + " alone", comparison.heads_alone->figures});
-  last.push_back({"plain decoding", comparison.plain});
-  const bool has_speedups = comparison.plain.tokens_per_second > 0;
-  const size_t num_speedups = has_speedups ? last.size() - 1 : 0;
-
+  TreeNames names(info.drafter != "none");
+  const std::vector<Row> compared = ComparedRows(info, comparison);
+  const size_t speedups = comparison.plain.tokens_per_second > 0 ? compared.size() - 1 : 0;
   const std::vector<TreeSpeed> again = Fastest(comparison.tried_again, kMostAgain);
-  const std::vector<TreeSpeed> tried = Fastest(comparison.tried, kMostRows - last.size() - num_speedups - again.size());
+  const std::vector<TreeSpeed> tried = Fastest(comparison.tried, kMostRows - compared.size() - speedups - again.size());
   std::vector<Row> rows;
   for (const TreeSpeed& way : tried) rows.push_back({"trying " + names.Of(way), way.figures});
   for (const TreeSpeed& way : again) rows.push_back({"again " + names.Of(way), way.figures});
-  rows.insert(rows.end(), last.begin(), last.end());
-  const std::string used = names.Of(tree);
+  rows.insert(rows.end(), compared.begin(), compared.end());
+  const std::string used = names.Of(comparison.drafted);
   size_t width = 22;  // of "speedup of heads alone"
   for (const Row& row : rows) width = std::max(width, row.name.size());
-
-  std::string text = Table(rows, width);
-  const auto speedup = [&](const char* name, double value, const SpeedFigures& figures) {
-    text += fmt::format("{:{}} {:>11} {:>12} {:>9.2f}x  ({:.2f}x by forward and draft alone)\n", name, width, "", "",
-                        value, SpeedupOfSteps(figures, comparison.plain));
-  };
-  if (has_speedups) speedup("speedup", comparison.speedup, tree.figures);
-  if (has_speedups && comparison.heads_alone) {
-    speedup("speedup of heads alone", comparison.heads_alone_speedup, comparison.heads_alone->figures);
-  }
-  const size_t left_out = comparison.tried.size() - tried.size();
-  const size_t again_left_out = comparison.tried_again.size() - again.size();
-  if (left_out > 0) {
-    text += fmt::format("The fastest {} of {} ways are shown", tried.size(), comparison.tried.size());
-    if (again_left_out > 0)
-      text += fmt::format(", and {} of {} tried again", again.size(), comparison.tried_again.size());
-    text += fmt::format("; {} were slower (all with --json).\n", left_out);
-  }
-  text += names.key();
-  return text + fmt::format("All {} tokens are equal. Medians of {} runs each, in turn; {} threads, {}; used: {}.\n",
-                            num_tokens, comparison.rounds, info.threads, info.cpu_target, used);
+  return Table(rows, width) + SpeedupRows(comparison, width) + LeftOut(comparison, tried.size(), again.size()) +
+         names.key() +
+         fmt::format("All {} tokens are equal. Medians of {} runs each, in turn; {} threads, {}; used: {}.\n",
+                     num_tokens, comparison.rounds, info.threads, info.cpu_target, used);
 }
 
 }  // namespace hydrant::cli

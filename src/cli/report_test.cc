@@ -187,7 +187,7 @@ TEST(ReportTest, ComparisonWithLookupHasHeadsAloneBesideIt) {
 }
 
 // As the demo has it: 5 trees, 2 smallest probabilities, 3 lookups.
-TEST(ReportTest, ComparisonOfManyWaysHasTwelveRowsInLineAndTellsTreesApart) {
+Comparison OfThirtyWays() {
   Comparison comparison{.tried = {},
                         .tried_again = {},
                         .drafted = {"custom", "[[0],[1]]", 2, 0.15F, 8, {4, 200, 0.5, 10, 3}},
@@ -210,7 +210,11 @@ TEST(ReportTest, ComparisonOfManyWaysHasTwelveRowsInLineAndTellsTreesApart) {
     }
   }
   comparison.tried_again.assign(comparison.tried.end() - 8, comparison.tried.end());
-  const std::string text = ComparisonText(Info(), comparison, 40);
+  return comparison;
+}
+
+TEST(ReportTest, ComparisonOfManyWaysHasTwelveRowsInLineAndTellsTreesApart) {
+  const std::string text = ComparisonText(Info(), OfThirtyWays(), 40);
   std::istringstream lines(text);
   std::string line;
   std::getline(lines, line);
