@@ -54,7 +54,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 
   Header Take() { return std::move(header_); }
 
-  bool null() override { Refuse("null"); }
+  bool null() override;
   bool boolean(bool) override { Refuse("a boolean"); }
   bool number_float(number_float_t, const string_t&) override { Refuse("a fraction"); }
   bool binary(binary_t&) override { Refuse("binary data"); }
@@ -73,9 +73,19 @@ class HeaderReader : public nlohmann::json_sax<Json> {
  private:
   enum class At : uint8_t { kStart, kTop, kTensor, kNumbers, kMetadata, kEnd };
 
+  // `what`: a value of the wrong kind. Names the key that it stands under.
   [[noreturn]] void Refuse(const std::string& what) const {
-    const std::string where = at_ == At::kStart || at_ == At::kTop ? "" : " in '" + Printable(name_) + "'";
-    throw FileError(file_, "the header has " + what + where +
+    const bool named = at_ != At::kStart && at_ != At::kEnd;
+    const bool inside = at_ != At::kTop && !field_.empty();
+    Throw(what + (named && inside ? " as '" + Printable(field_) + "'" : ""), named && !inside ? " as '" : " in '");
+  }
+  [[noreturn]] void RefuseTwice(const std::string& thing) const {
+    throw FileError(file_, "the header has " + thing + " twice");
+  }
+  [[noreturn]] void RefuseKey(const std::string& what) const { Throw(what, " in '"); }
+  [[noreturn]] void Throw(const std::string& what, const std::string& before_name) const {
+    const bool named = at_ != At::kStart && at_ != At::kEnd;
+    throw FileError(file_, "the header has " + what + (named ? before_name + Printable(name_) + "'" : "") +
                                ", expected {\"name\": {\"dtype\": .., \"shape\": [..], \"data_offsets\": [..]}, ..}");
   }
 
@@ -88,6 +98,14 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool has_metadata_ = false;
 };
 
+// The safetensors library reads `"__metadata__": null` as a file without metadata, and refuses any other null.
+bool HeaderReader::null() {
+  if (at_ != At::kTop || name_ != "__metadata__") Refuse("null");
+  if (has_metadata_) RefuseTwice("the key '__metadata__'");
+  has_metadata_ = true;
+  return true;
+}
+
 bool HeaderReader::key(string_t& name) {
   if (at_ == At::kTop) {
     name_ = name;
@@ -96,15 +114,15 @@ bool HeaderReader::key(string_t& name) {
   }
   field_ = name;
   if (at_ == At::kMetadata) {
-    if (header_.metadata.contains(name)) Refuse("the key '" + Printable(name) + "' twice");
+    if (header_.metadata.contains(name)) RefuseKey("the key '" + Printable(name) + "' twice");
     return true;
   }
   bool* seen = nullptr;
   if (name == "dtype") seen = &entry_.has_dtype;
   if (name == "shape") seen = &entry_.has_shape;
   if (name == "data_offsets") seen = &entry_.has_offsets;
-  if (seen == nullptr) Refuse("the key '" + Printable(name) + "'");
-  if (*seen) Refuse("the key '" + Printable(name) + "' twice");
+  if (seen == nullptr) RefuseKey("the key '" + Printable(name) + "'");
+  if (*seen) RefuseKey("the key '" + Printable(name) + "' twice");
   *seen = true;
   return true;
 }
@@ -113,11 +131,11 @@ bool HeaderReader::start_object(std::size_t) {
   if (at_ == At::kStart) {
     at_ = At::kTop;
   } else if (at_ == At::kTop && name_ == "__metadata__") {
-    if (has_metadata_) Refuse("the key '__metadata__' twice");
+    if (has_metadata_) RefuseTwice("the key '__metadata__'");
     has_metadata_ = true;
     at_ = At::kMetadata;
   } else if (at_ == At::kTop) {
-    if (header_.entries.contains(name_)) Refuse("tensor '" + Printable(name_) + "' twice");
+    if (header_.entries.contains(name_)) RefuseTwice("tensor '" + Printable(name_) + "'");
     entry_ = HeaderEntry();
     at_ = At::kTensor;
   } else {
@@ -128,7 +146,7 @@ bool HeaderReader::start_object(std::size_t) {
 
 bool HeaderReader::end_object() {
   if (at_ == At::kTensor) {
-    if (!entry_.has_dtype || !entry_.has_shape || !entry_.has_offsets) Refuse("no dtype, shape or data_offsets");
+    if (!entry_.has_dtype || !entry_.has_shape || !entry_.has_offsets) RefuseKey("no dtype, shape or data_offsets");
     header_.entries.emplace(name_, std::move(entry_));
   }
   at_ = at_ == At::kTop ? At::kEnd : At::kTop;
@@ -150,7 +168,7 @@ bool HeaderReader::number_unsigned(number_unsigned_t value) {
   if (at_ != At::kNumbers) Refuse("a number");
   if (value > static_cast<uint64_t>(INT64_MAX)) Refuse("the number " + std::to_string(value));
   std::vector<int64_t>& numbers = field_ == "shape" ? entry_.shape : entry_.offsets;
-  if (numbers.size() == kMaxRank) Refuse("more than 8 numbers as '" + field_ + "'");
+  if (numbers.size() == kMaxRank) Refuse("more than 8 numbers");
   numbers.push_back(static_cast<int64_t>(value));
   return true;
 }

@@ -120,6 +120,27 @@ TEST(SafetensorsTest, RefusesMalformedHeaders) {
               HasSubstr("control characters"));
 }
 
+// As safetensors 0.5 does: no metadata. Any other null is refused, and twice is twice.
+TEST(SafetensorsTest, MetadataMayBeNull) {
+  const std::string a = R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
+  EXPECT_EQ(RefusalOf(R"({"__metadata__":null,)" + a + "}", 1), "");
+  EXPECT_EQ(RefusalOf("{" + a + R"(,"__metadata__":null})", 1), "");
+  EXPECT_THAT(RefusalOf(R"({"__metadata__":null,"__metadata__":{}})", 0), HasSubstr("twice"));
+  EXPECT_THAT(RefusalOf(R"({"__metadata__":{},"__metadata__":null})", 0), HasSubstr("twice"));
+}
+
+TEST(SafetensorsTest, ValuesOfTheWrongKindAreNamedByTheirKeys) {
+  EXPECT_THAT(RefusalOf(R"({"a.weight":null})", 0), HasSubstr("has null as 'a.weight'"));
+  EXPECT_THAT(RefusalOf(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":null})", 1),
+              HasSubstr("has null as 'b'"));
+  EXPECT_THAT(RefusalOf(R"({"a":{"dtype":null}})", 0), HasSubstr("has null as 'dtype' in 'a'"));
+  EXPECT_THAT(RefusalOf(R"({"a":{"dtype":"U8","shape":null}})", 0), HasSubstr("has null as 'shape' in 'a'"));
+  EXPECT_THAT(RefusalOf(R"({"a":{"shape":[1,null]}})", 0), HasSubstr("has null as 'shape' in 'a'"));
+  EXPECT_THAT(RefusalOf(R"({"__metadata__":{"format":null}})", 0), HasSubstr("has null as 'format' in '__metadata__'"));
+  EXPECT_THAT(RefusalOf(R"({"__metadata__":"x"})", 0), HasSubstr("has text as '__metadata__'"));
+  EXPECT_THAT(RefusalOf(R"({"a":3})", 0), HasSubstr("has a number as 'a'"));
+}
+
 TEST(SafetensorsTest, RefusesOtherDtypesByName) {
   EXPECT_THAT(RefusalOf(R"({"w":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", 1),
               HasSubstr("tensor 'w' has dtype F8_E4M3"));

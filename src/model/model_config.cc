@@ -66,13 +66,26 @@ void RefuseQuantization(const JsonView& config) {
   quantization.Fail("no quantization_config", hint);
 }
 
+// What transformers' configuration classes take where the key is absent.
+int64_t DefaultMaxPositions(Family family) {
+  switch (family) {
+    case Family::kLlama: return 2048;
+    case Family::kMistral: return 4096 * 32;
+    case Family::kQwen2:
+    case Family::kQwen3: return 32768;
+  }
+  return 2048;
+}
+
 void ReadSizes(const JsonView& config, ModelConfig* result) {
   result->vocab_size = config.At("vocab_size").Int(1, kMaxExtent);
   result->hidden_size = config.At("hidden_size").Int(1, kMaxExtent);
   result->intermediate_size = config.At("intermediate_size").Int(1, kMaxExtent);
   result->num_layers = config.At("num_hidden_layers").Int(1, kMaxLayers);
   result->num_heads = config.At("num_attention_heads").Int(1, kMaxExtent);
-  result->max_positions = config.At("max_position_embeddings").Int(1, kMaxPositions);
+  result->max_positions = config.raw().contains("max_position_embeddings")
+                              ? config.At("max_position_embeddings").Int(1, kMaxPositions)
+                              : DefaultMaxPositions(result->family);
 
   // Configs of the first Llama releases have no such key: every query head has its own key head.
   const bool has_kv_heads = config.Has("num_key_value_heads");

@@ -103,6 +103,19 @@ TEST(ModelConfigTest, FamiliesDifferInBiasesAndNorms) {
   EXPECT_TRUE(Read(With(Of("qwen3"), "attention_bias", true)).o_bias);
 }
 
+// The defaults of transformers' configuration classes.
+TEST(ModelConfigTest, WithoutAContextLengthItsFamilysDefaultStands) {
+  const auto without = [](const char* family) {
+    Json config = Of(family);
+    config.erase("max_position_embeddings");
+    return Read(config).max_positions;
+  };
+  EXPECT_EQ(without("llama"), 2048);
+  EXPECT_EQ(without("mistral"), 131072);
+  EXPECT_EQ(without("qwen2"), 32768);
+  EXPECT_EQ(without("qwen3"), 32768);
+}
+
 TEST(ModelConfigTest, RefusesBadSizes) {
   for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
                           "max_position_embeddings"}) {
@@ -110,6 +123,7 @@ TEST(ModelConfigTest, RefusesBadSizes) {
                               Json(~uint64_t{0}), Json(nullptr), Json(Json::array())}) {
       EXPECT_THAT(Refusal(With(Llama(), key, value)), HasSubstr(key)) << value;
     }
+    if (key == std::string("max_position_embeddings")) continue;  // has a default
     Json missing = Llama();
     missing.erase(key);
     EXPECT_THAT(Refusal(missing), HasSubstr(std::string("'") + key + "' is missing"));
