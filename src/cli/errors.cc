@@ -5,22 +5,18 @@
 #include <new>
 
 #include "base/free_memory.h"
+#include "cli/escape.h"
 #include "cli/terminal.h"
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
 namespace {
 
-// Control characters of names and values in a file must not reach the terminal as commands.
 std::string Indented(const std::string& text) {
   std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      out += "\n       ";
-    } else {
-      out += byte < 0x20 || byte == 0x7F ? '?' : c;
-    }
+  for (const char c : EscapedName(text, "\n")) {
+    out += c;
+    if (c == '\n') out += "       ";
   }
   return out;
 }

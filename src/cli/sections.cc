@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/escape.h"
+
 namespace hydrant::cli {
 namespace {
 
@@ -53,15 +55,6 @@ std::string ValueText(const std::string& key, const base::Json& value) {
   return text;
 }
 
-// Text from files goes to a terminal: no control characters.
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) c = '?';
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string ByteText(uint64_t bytes) {
@@ -83,7 +76,7 @@ std::string SectionsText(std::span<const Section> sections) {
     for (const auto& [key, value] : section.facts) {
       std::string label = key;
       std::replace(label.begin(), label.end(), '_', ' ');
-      text += fmt::format("  {:22} {}\n", label, Printable(ValueText(key, value)));
+      text += fmt::format("  {:22} {}\n", label, EscapedName(ValueText(key, value)));
     }
   }
   return text;

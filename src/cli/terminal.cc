@@ -14,6 +14,7 @@
 
 #include "base/mapped_file.h"
 #include "cli/errors.h"
+#include "cli/escape.h"
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
@@ -71,9 +72,12 @@ void OnBadPage(int number, siginfo_t* info, void* /*context*/) {
     std::signal(number, SIG_DFL);  // the access is tried again
     return;
   }
-  for (const char* part : {"\nerror: ", path, ": became shorter while it was read, or its disk fails\n"}) {
-    WriteAll(STDERR_FILENO, part);
+  WriteAll(STDERR_FILENO, "\nerror: ");
+  for (const char* c = path; *c != '\0'; ++c) {  // EscapedName takes memory
+    const bool control = static_cast<unsigned char>(*c) < 0x20 || *c == 0x7F;
+    WriteAll(STDERR_FILENO, control ? std::string_view("?") : std::string_view(c, 1));
   }
+  WriteAll(STDERR_FILENO, ": became shorter while it was read, or its disk fails\n");
   _exit(kExitUser);
 }
 
@@ -90,7 +94,7 @@ void Print(std::string_view text) {
 
 void PrintError(std::string_view text) { WriteAll(STDERR_FILENO, text); }
 void PrintWarnings(const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) PrintError("warning: " + warning + "\n");
+  for (const std::string& warning : warnings) PrintError("warning: " + EscapedName(warning) + "\n");
 }
 
 bool StdinIsTerminal() { return isatty(STDIN_FILENO) == 1; }
