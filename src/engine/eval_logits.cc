@@ -61,6 +61,7 @@ EvalLogitsResult EvalLogits(LoadedModel& loaded, const std::vector<int32_t>& pro
     batch.Seal();
     loaded.decoder->Forward(batch, pool, output);
     table.Append(count);
+    CheckKvRange(table, first, count, loaded.options.model);
     CopyInto(output.logits, result.logits, first);
     CopyInto(output.hidden, result.hidden, first);
     if (!state) continue;

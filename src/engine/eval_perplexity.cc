@@ -77,6 +77,7 @@ class Evaluation {
       batch_.Seal();
       loaded_->decoder->Forward(batch_, pool_, output_);
       table.Append(static_cast<int32_t>(count));
+      CheckKvRange(table, static_cast<int32_t>(at), static_cast<int32_t>(count), loaded_->options.model);
       Score(tokens.subspan(static_cast<size_t>(std::max(at + 1, first))));
     }
   }

@@ -272,6 +272,12 @@ FileError NoFiniteLogits(const std::string& model) {
           "those lose it"};
 }
 
+void CheckKvRange(const kv::BlockTable& table, int32_t first, int32_t count, const std::string& model) {
+  if (!table.Overflows(first, count)) return;
+  throw FileError(model, "a key or a value is beyond 65504, the largest number of f16: the f16 KV cache overflowed",
+                  "take --kv-type bf16 or f32");
+}
+
 void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_ids) {
   const model::ModelConfig& config = loaded.weights.config;
   if (prompt_ids.empty()) throw UserError("the prompt is empty", "give at least one token");

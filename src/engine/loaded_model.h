@@ -12,6 +12,7 @@
 #include "hydrant/engine.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
+#include "kv/kv_cache.h"
 #include "model/decoder.h"
 #include "model/model_config.h"
 #include "model/weights.h"
@@ -63,6 +64,10 @@ int32_t BestPrefillChunk(const kernels::KernelTable& table, const model::ModelWe
 
 // For a model whose logits are NaN or infinite: text would go on with whatever token comes first.
 FileError NoFiniteLogits(const std::string& model);
+
+// Keys and values that f16 cannot hold become infinite: scores NaN, or positions that are passed over in silence.
+// Throws FileError where that has happened to one of the slots `first` .. first + count - 1.
+void CheckKvRange(const kv::BlockTable& table, int32_t first, int32_t count, const std::string& model);
 
 // Throws UserError when the prompt is empty, has ids outside the vocabulary, or is longer than the context.
 void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_ids);

@@ -61,6 +61,7 @@ bool Stepper::Prefill(sequence::Sequence& sequence, const std::function<bool()>&
     batch_.Seal();
     context_.decoder->Forward(batch_, *context_.pool, output_);
     sequence.table().Append(count);
+    CheckKvRange(sequence.table(), first, count, context_.model);
     if (sequence.drafts()) {
       const Matrix& hidden = context_.drafter->hidden_layer_offset() > 0 ? output_.captured : output_.hidden;
       draft::AbsorbInput input{.state = sequence.draft_state(), .hidden = hidden};
@@ -232,6 +233,11 @@ void Stepper::Verify(std::span<sequence::Sequence* const> sequences) {
     input.output = sequence.output();
     input.noise = &sequence.noise();
     verdicts_.push_back(sequence.verifier().Accept(input));
+    CheckKvRange(sequence.table(), sequence.table().length(), 1, context_.model);
+    for (const tree::NodeId node : verdicts_.back().path) {
+      const int32_t slot = sequence.table().length() + sequence.places()[static_cast<size_t>(node)];
+      CheckKvRange(sequence.table(), slot, 1, context_.model);
+    }
     CheckFinite(input, verdicts_.back());
   }
 }

@@ -58,6 +58,21 @@ size_t PoolBytes(const KvShape& shape, int32_t num_blocks) {
   return static_cast<size_t>(bytes);
 }
 
+bool IsInfiniteF16(const uint8_t* data) {
+  uint16_t bits = 0;
+  std::memcpy(&bits, data, sizeof bits);
+  return (bits & 0x7FFF) == 0x7C00;
+}
+
+// Of one slot of one head.
+bool HoldsInfinity(const kernels::KvLayer& layer, const int32_t* blocks, int64_t head, int64_t slot) {
+  for (int64_t d = 0; d < layer.head_dim; ++d) {
+    if (IsInfiniteF16(layer.key(blocks, head, slot, d)) || IsInfiniteF16(layer.value(blocks, head, slot, d)))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 BlockPool::BlockPool(const KvShape& shape, int32_t num_blocks)
@@ -116,6 +131,21 @@ void BlockTable::CommitPath(std::span<const int32_t> places) {
     kernels::CopySlots(pool_->layer(l), blocks_.data(), from, to);
   }
   Append(static_cast<int32_t>(places.size()));
+}
+
+bool BlockTable::Overflows(int32_t first, int32_t count) const {
+  const KvShape& shape = pool_->shape();
+  if (shape.dtype != DType::kF16) return false;
+  HYDRANT_CHECK(first >= 0 && count >= 0 && first + count <= num_blocks() * kP);
+  for (int64_t l = 0; l < shape.num_layers; ++l) {
+    const kernels::KvLayer layer = pool_->layer(l);
+    for (int64_t h = 0; h < shape.num_kv_heads; ++h) {
+      for (int32_t slot = first; slot < first + count; ++slot) {
+        if (HoldsInfinity(layer, blocks_.data(), h, slot)) return true;
+      }
+    }
+  }
+  return false;
 }
 
 void BlockTable::Truncate(int32_t length) {

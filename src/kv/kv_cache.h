@@ -64,6 +64,10 @@ class BlockTable {
   // Forgets positions from `length` on and frees blocks that hold none of the rest.
   void Truncate(int32_t length);
 
+  // Whether f16 has made a number of the slots `first` .. first + count - 1 infinite. False for other types, which hold
+  // what f32 holds.
+  bool Overflows(int32_t first, int32_t count) const;
+
   int32_t length() const { return length_; }
   const int32_t* blocks() const { return blocks_.data(); }
   int32_t num_blocks() const { return static_cast<int32_t>(blocks_.size()); }
