@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "base/placeholder.h"
 #include "hydrant/error.h"
 
 namespace hydrant::base {
@@ -95,6 +96,7 @@ class DomBuilder : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Json ParseJson(std::string_view text, const std::string& file) {
+  RefusePlaceholder(text, file);
   DomBuilder builder(file);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.Take();

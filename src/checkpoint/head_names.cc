@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "checkpoint/compare.h"
 #include "hydrant/error.h"
 
 namespace hydrant::checkpoint {
@@ -19,17 +20,6 @@ constexpr std::array<std::string_view, 6> kHeadPrefixes = {
 };
 
 bool Contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-// Minus zero is zero.
-bool AllZero(const TensorView& tensor) {
-  const size_t width = SizeOf(tensor.dtype);
-  const size_t bytes = tensor.num_bytes();
-  for (size_t i = 0; i < bytes; ++i) {
-    const bool holds_sign = IsFloat(tensor.dtype) && i % width == width - 1;
-    if ((tensor.data[i] & (holds_sign ? 0x7F : 0xFF)) != 0) return false;
-  }
-  return true;
-}
 
 }  // namespace
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/tensor_source.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
 #include "base/mapped_file.h"
 #include "base/paths.h"
+#include "base/placeholder.h"
 #include "checkpoint/file_source.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/torch_zip.h"
@@ -28,7 +30,7 @@ void CheckFolder(const std::string& folder) {
   if (fs::exists(folder, ignored)) {
     throw FileError(folder, "is a file, expected a folder", "name the folder that holds the file");
   }
-  throw FileError(folder, "no such folder");
+  throw FileError(folder, "no such folder", base::MissingPathHint(folder));
 }
 
 bool Holds(const std::string& folder, const std::string& name) { return base::IsThere(fs::path(folder) / name); }
@@ -64,6 +66,8 @@ std::vector<std::string> TensorSource::Names() const {
 std::unique_ptr<TensorSource> OpenTensorFile(const std::string& path) {
   const std::shared_ptr<const base::MappedFile> mapped = base::MappedFile::Open(path);
   const FileBytes file{path, mapped->bytes(), mapped};
+  base::RefusePlaceholder({reinterpret_cast<const char*>(file.bytes.data()), std::min<size_t>(file.bytes.size(), 256)},
+                          path);
   const std::string extension = fs::path(path).extension().string();
   if (extension == ".safetensors") return ReadSafetensors(file);
   if (extension == ".pt" || extension == ".bin" || extension == ".pth") return ReadTorchZip(file);

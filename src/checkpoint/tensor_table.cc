@@ -86,19 +86,20 @@ void TableLoader::Ignore(const std::string& name) {
   if (source_->Find(name) != nullptr) taken_.insert(name);
 }
 
-void TableLoader::Finish() const {
-  const std::string* first = nullptr;
-  const StoredTensor* stored = nullptr;
-  size_t extra = 0;
+std::vector<std::string> TableLoader::Left() const {
+  std::vector<std::string> left;
   for (const auto& [name, tensor] : source_->tensors()) {
-    if (taken_.contains(name)) continue;
-    if (extra++ > 0) continue;
-    first = &name;
-    stored = &tensor;
+    if (!taken_.contains(name)) left.push_back(name);
   }
-  if (first == nullptr) return;
-  std::string problem = "tensor '" + *first + "' " + ShapeString(stored->view.shape) + " is not expected here";
-  if (extra > 1) problem += " (and " + std::to_string(extra - 1) + " more)";
+  return left;
+}
+
+void TableLoader::Finish() const {
+  const std::vector<std::string> left = Left();
+  if (left.empty()) return;
+  const StoredTensor* stored = source_->Find(left.front());
+  std::string problem = "tensor '" + left.front() + "' " + ShapeString(stored->view.shape) + " is not expected here";
+  if (left.size() > 1) problem += " (and " + std::to_string(left.size() - 1) + " more)";
   if (!config_file_.empty()) problem += ": " + config_file_ + " describes a model without it";
   throw FileError(stored->file, problem);
 }

@@ -57,6 +57,8 @@ class TableLoader {
       if (predicate(name)) taken_.insert(name);
     }
   }
+  // Stored names that nothing has taken or ignored.
+  std::vector<std::string> Left() const;
   // Throws FileError naming the first (and the number of) tensors that no row took.
   void Finish() const;
 

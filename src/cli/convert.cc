@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "cli/engine_flags.h"
 #include "cli/errors.h"
+#include "cli/escape.h"
 #include "cli/flags.h"
 #include "cli/sections.h"
 #include "cli/terminal.h"
@@ -97,6 +98,7 @@ int Convert(const std::vector<std::string>& args) {
   options.progress = PackProgress();
   options.stop = StopFlag();
   const engine::ConvertReport report = engine::ConvertFolder(options);
+  PrintWarnings(report.warnings);
   if (json) {
     const base::Json object = {{"out", options.out},
                                {"weights_file", report.weights_file},
@@ -106,11 +108,12 @@ int Convert(const std::vector<std::string>& args) {
                                {"bytes_after", report.bytes_after},
                                {"source_hash", report.source_hash},
                                {"removed", removed},
-                               {"seconds", report.seconds}};
+                               {"seconds", report.seconds},
+                               {"warnings", report.warnings}};
     Print(base::DumpJson(object) + "\n");
     return kExitOk;
   }
-  Print(fmt::format("{}/{}: {} tensors packed, {} to {} in {:.1f} s\n", options.out, report.weights_file,
+  Print(fmt::format("{}/{}: {} tensors packed, {} to {} in {:.1f} s\n", EscapedName(options.out), report.weights_file,
                     report.num_packed, ByteText(report.bytes_before), ByteText(report.bytes_after), report.seconds));
   return kExitOk;
 }

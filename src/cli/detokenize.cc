@@ -11,6 +11,7 @@
 #include "cli/flags.h"
 #include "cli/terminal.h"
 #include "cli/values.h"
+#include "engine/other_kinds.h"
 #include "hydrant/error.h"
 #include "model/model_config.h"
 #include "tokenizer/tokenizer.h"
@@ -51,7 +52,8 @@ int Detokenize(const std::vector<std::string>& args) {
   if (!flags.Parse(args)) return kExitOk;
   if (model.empty()) throw UserError("--model is missing", "give a model folder or a tokenizer file");
   if (!flags.Given("--ids")) throw UserError("--ids is missing", "give token ids such as --ids '[1, 2]'");
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer::LoadTokenizer(model);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
+      engine::ReadAs(engine::Role::kEither, model, [&] { return tokenizer::LoadTokenizer(model); });
   PrintWarnings(tokenizer->warnings());
   DropPadding(model, tokenizer->vocab_size(), ids);
   base::Json json;

@@ -10,11 +10,13 @@
 #include "base/json.h"
 #include "base/paths.h"
 #include "cli/errors.h"
+#include "cli/escape.h"
 #include "cli/flags.h"
 #include "cli/inspect_sections.h"
 #include "cli/sections.h"
 #include "cli/terminal.h"
 #include "engine/folder_kind.h"
+#include "engine/other_kinds.h"
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
@@ -51,7 +53,7 @@ Findings InspectFolder(const std::string& folder) {
   }
   findings.kind = base && heads ? "whole model with heads" : base ? "base model" : heads ? "heads" : "tokenizer";
   if (base) findings.sections.push_back(BaseSection(folder));
-  if (heads) findings.sections.push_back(HeadsSection(folder));
+  if (heads) findings.sections.push_back(HeadsSection(folder, base));
   if (has_tokenizer) findings.sections.push_back(TokenizerSection(folder));
   return findings;
 }
@@ -77,6 +79,18 @@ Findings InspectFile(const std::string& path) {
   return findings;
 }
 
+// They go to stderr; the object of --json has them too.
+std::vector<std::string> TakeWarnings(std::vector<Section>& sections, bool keep) {
+  std::vector<std::string> warnings;
+  for (Section& section : sections) {
+    for (const auto& [key, value] : section.facts) {
+      if (key == "warnings") warnings.insert(warnings.end(), value.begin(), value.end());
+    }
+    if (!keep) std::erase_if(section.facts, [](const auto& fact) { return fact.first == "warnings"; });
+  }
+  return warnings;
+}
+
 }  // namespace
 
 int Inspect(const std::vector<std::string>& args) {
@@ -89,12 +103,13 @@ int Inspect(const std::vector<std::string>& args) {
   if (!flags.Parse(args)) return kExitOk;
   if (path.empty()) throw UserError("PATH is empty", "name a folder or a file");
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  if (!base::IsThere(path)) throw FileError(path, "there is no such file or folder");
-  const Findings findings = base::IsFolder(path) ? InspectFolder(path) : InspectFile(path);
+  engine::RefuseOtherKind(path, engine::Role::kEither);
+  Findings findings = base::IsFolder(path) ? InspectFolder(path) : InspectFile(path);
   if (list_tensors && !findings.tensors) {
     throw UserError("--tensors is for tensor files only",
                     "name the .safetensors, .pt, .bin or .index.json file itself");
   }
+  PrintWarnings(TakeWarnings(findings.sections, json));
   if (json) {
     base::Json object = SectionsJson(findings.sections);
     object["path"] = path;
@@ -103,7 +118,7 @@ int Inspect(const std::vector<std::string>& args) {
     Print(base::DumpJson(object) + "\n");
     return kExitOk;
   }
-  Print(fmt::format("{}: {}\n\n{}", path, findings.kind, SectionsText(findings.sections)));
+  Print(fmt::format("{}: {}\n\n{}", EscapedName(path), findings.kind, SectionsText(findings.sections)));
   if (list_tensors) Print(fmt::format("\n{}", TensorListText(*findings.tensors)));
   return kExitOk;
 }

@@ -12,6 +12,7 @@
 #include "base/paths.h"
 #include "checkpoint/head_names.h"
 #include "checkpoint/packed_tensors.h"
+#include "draft/base_copies.h"
 #include "draft/head_tensors.h"
 #include "engine/end_of_turn.h"
 #include "hydrant/error.h"
@@ -190,19 +191,26 @@ Section BaseSection(const std::string& folder) {
   section.Add("tied", sizes.tied);
   section.Add("unused", weights.unused_tensors);
   section.Add("packed", PackedJson(*source));
+  section.Add("warnings", weights.warnings);
   return section;
 }
 
-Section HeadsSection(const std::string& folder) {
-  const draft::HeadsFile heads = draft::OpenHeads(folder);
-  std::vector<std::string> unused;
+Section HeadsSection(const std::string& folder, bool with_base) {
+  draft::HeadsFile heads = draft::OpenHeads(folder);
+  if (with_base) draft::CheckBaseOf(heads, model::LoadModelWeights(folder));
+  std::vector<std::string> unused, copies;
   bool any_prefixed = false;
   for (const auto& [name, tensor] : heads.tensors->tensors()) any_prefixed |= checkpoint::IsHeadTensor(name);
   // Layouts a, c and d have names without a prefix, and nothing else in their files.
   const auto is_head = [&](const std::string& name) { return !any_prefixed || checkpoint::IsHeadTensor(name); };
-  const auto used = [&](const std::string& name) { return is_head(name) && !checkpoint::IsRedundantHeadTensor(name); };
+  const auto copied = [&](const std::string& name) {
+    return draft::IsBaseTensor(name) && !(heads.info.shared_lm_head && name == "lm_head.weight");
+  };
+  const auto used = [&](const std::string& name) {
+    return is_head(name) && !copied(name) && !checkpoint::IsRedundantHeadTensor(name);
+  };
   for (const auto& [name, tensor] : heads.tensors->tensors()) {
-    if (is_head(name) && !used(name)) unused.push_back(name);
+    if (is_head(name) && !used(name)) (copied(name) ? copies : unused).push_back(name);
   }
   CheckPacked(*heads.tensors, used);
   const Sizes sizes = Measure(*heads.tensors, used);
@@ -210,6 +218,7 @@ Section HeadsSection(const std::string& folder) {
   AddHeads(heads.info, section);
   AddSizes(sizes, section);
   section.Add("tied", sizes.tied);
+  section.Add("base_copies", copies);
   section.Add("unused", unused);
   section.Add("packed", PackedJson(*heads.tensors));
   const std::string trees = folder + "/trees.json";

@@ -12,7 +12,8 @@ namespace hydrant::cli {
 
 // Each reads and checks what `run` would use, and throws FileError where that would be refused.
 Section BaseSection(const std::string& folder);
-Section HeadsSection(const std::string& folder);
+// `with_base`: the folder holds the heads' base too, and they are compared with it.
+Section HeadsSection(const std::string& folder, bool with_base);
 Section TokenizerSection(const std::string& path);  // folder or file
 Section TensorsSection(const checkpoint::TensorSource& source);
 

@@ -18,6 +18,7 @@
 #include "cli/standard_input.h"
 #include "cli/terminal.h"
 #include "cli/values.h"
+#include "engine/other_kinds.h"
 #include "hydrant/error.h"
 #include "tokenizer/chat_family.h"
 #include "tokenizer/chat_template.h"
@@ -138,7 +139,8 @@ void ForEachJsonLine(const std::string& file, const std::function<void(const std
 int Tokenize(const std::vector<std::string>& args) {
   TokenizeOptions options;
   if (!ParseFlags(args, options)) return kExitOk;
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer::LoadTokenizer(options.model);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
+      engine::ReadAs(engine::Role::kEither, options.model, [&] { return tokenizer::LoadTokenizer(options.model); });
   PrintWarnings(tokenizer->warnings());
   if (options.add_bos && tokenizer->bos_id() < 0) {
     throw FileError(options.model, "the tokenizer has no BOS token, and --add-bos asks for one");

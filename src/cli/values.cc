@@ -14,6 +14,8 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
+#include "base/placeholder.h"
+#include "engine/other_kinds.h"
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
@@ -124,8 +126,10 @@ void CheckIsFolder(std::string_view flag, const std::string& path) {
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::directory) return;
   const bool absent = !std::filesystem::exists(status);
-  throw FileError(path, absent ? "there is no such folder" : "is a file, expected a folder",
-                  fmt::format("{} takes a folder with config.json and weights", flag));
+  if (!absent) engine::RefuseOtherKind(path, engine::Role::kBase);
+  const std::string hint = absent ? base::MissingPathHint(path) : "";
+  throw FileError(path, absent ? "there is no such folder" : "is no folder",
+                  hint.empty() ? fmt::format("{} takes a folder with config.json and weights", flag) : hint);
 }
 
 double ShortestDouble(float value) {

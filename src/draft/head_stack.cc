@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "hydrant/error.h"
+
 namespace hydrant::draft {
 namespace {
 
@@ -47,6 +49,8 @@ std::vector<model::Linear> TakeSlices(checkpoint::TableLoader& loader, const che
 std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const HeadsFile& file, int64_t hidden_size,
                                       int32_t head, int32_t first_layer) {
   std::vector<model::Linear> blocks;
+  std::string absent;
+  bool differ = false;
   for (int32_t layer = first_layer; layer < file.info.num_layers; ++layer) {
     checkpoint::TensorRow row;
     row.name = file.names.block(head, layer) + ".weight";
@@ -57,7 +61,13 @@ std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const Hea
     if (layer > first_layer) row.tied_to = file.names.block(head, first_layer) + ".weight";
     blocks.push_back(TakeLinear(loader, row, true, file.info.kind == HeadKind::kMedusa && !file.info.block_bias));
     model::Linear& block = blocks.back();
+    if (loader.source().Find(row.name) == nullptr && absent.empty()) absent = row.name;
     if (layer > first_layer && SameBytes(block.weight, blocks.front().weight)) block.weight = blocks.front().weight;
+    differ = differ || (!block.packed && block.weight.data != blocks.front().weight.data);
+  }
+  if (differ && !absent.empty()) {
+    throw FileError(file.info.weights_file,
+                    "tensor '" + absent + "' is missing: the blocks of this head differ, so none stands for another");
   }
   return blocks;
 }

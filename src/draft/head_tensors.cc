@@ -12,6 +12,7 @@
 #include "base/paths.h"
 #include "checkpoint/head_names.h"
 #include "hydrant/error.h"
+#include "model/contradictions.h"
 
 namespace hydrant::draft {
 namespace {
@@ -282,6 +283,18 @@ bool BlocksAreTied(const HeadsFile& file) {
   return true;
 }
 
+// The prefix layer's own table, by its length: the heads' config says nothing of head sizes.
+void WarnOfRotaryTable(HeadsFile& file) {
+  const std::string prefix = "prefix_embeding_layer.";  // the authors' spelling
+  const auto* table = file.tensors->Find(prefix + "layers.0.self_attn.rotary_emb.inv_freq");
+  if (table == nullptr) return;
+  const model::RopeConfig rope{.theta = file.info.rope_theta};
+  const std::string says =
+      "rope base " + base::DumpJson(file.info.rope_theta) + " ('hydra_ext.rope_theta', else 10000)";
+  const std::string text = model::RotaryWarning(*file.tensors, prefix, rope, 2 * table->view.num_elements(), says);
+  if (!text.empty()) file.info.warnings.push_back(text);
+}
+
 std::string ConfigPath(const std::string& folder) {
   const std::string path = folder + "/config.json";
   return base::IsThere(path) ? path : std::string();
@@ -309,6 +322,7 @@ HeadsFile OpenHeads(const std::string& folder) {
         "--draft takes a folder with hydra_lm_head.pt, medusa_lm_head.pt or one of the layouts of docs/formats.md");
   }
   file.info.tied_blocks = BlocksAreTied(file);
+  WarnOfRotaryTable(file);
   return file;
 }
 

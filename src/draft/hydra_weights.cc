@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "checkpoint/head_names.h"
+#include "draft/base_copies.h"
 
 namespace hydrant::draft {
 namespace {
@@ -32,8 +32,7 @@ HydraWeights LoadHydra(HeadsFile file, const model::ModelWeights& base) {
   const int64_t hidden = base.config.hidden_size;
   HydraWeights loaded;
   checkpoint::TableLoader loader(*file.tensors, base.config.file);
-  loader.IgnoreIf([](const std::string& name) { return !checkpoint::IsHeadTensor(name); });
-  loader.Ignore("input_embed_fn.weight");  // a copy of the base's embedding
+  loader.IgnoreIf(IsBaseTensor);
   for (int32_t h = 0; h < file.info.num_heads; ++h) {
     HydraHead head;
     head.linear = TakeSlices(loader, FirstBlockRow(file, hidden, h, "linear"), h + 2);

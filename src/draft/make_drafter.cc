@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
+#include "draft/base_copies.h"
 #include "draft/draft_vocab.h"
 #include "draft/drafter.h"
 #include "draft/head_tensors.h"
@@ -53,6 +54,7 @@ Weights Packed(Weights weights, HeadPacking& packing) {
 std::unique_ptr<Drafter> MakeDrafter(const std::string& folder, const model::ModelWeights& base, kernels::Queue* queue,
                                      HeadPacking& packing, std::vector<std::string>* warnings) {
   HeadsFile file = OpenHeads(folder);
+  CheckBaseOf(file, base);
   warnings->insert(warnings->end(), file.info.warnings.begin(), file.info.warnings.end());
   if (file.info.hidden_layer_offset > base.config.num_layers) {
     throw FileError(file.info.config_file, "'hidden_state_offset' is " + std::to_string(file.info.hidden_layer_offset) +

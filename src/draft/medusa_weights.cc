@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "draft/medusa_weights.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "checkpoint/head_names.h"
+#include "draft/base_copies.h"
 #include "hydrant/error.h"
 
 namespace hydrant::draft {
 namespace {
+
+constexpr std::array<std::string_view, 3> kLayoutsOfHeadsAlone = {"a", "c", "mlp"};
 
 // Reads an i64 (or i32) token map and checks that every id is a token and appears once.
 std::vector<int32_t> ReadTokenMap(const checkpoint::TensorSource& tensors, const std::string& name,
@@ -52,14 +58,17 @@ MedusaWeights LoadMedusa(HeadsFile file, const model::ModelWeights& base) {
   const int64_t vocab = base.config.vocab_size;
   MedusaWeights loaded;
   checkpoint::TableLoader loader(*file.tensors, base.config.file);
-  loader.IgnoreIf([](const std::string& name) { return !checkpoint::IsHeadTensor(name); });
+  // Files of heads alone hold nothing that is unknown; beside prefixed heads there is a whole model, in its own
+  // spelling.
+  const bool alone = std::ranges::find(kLayoutsOfHeadsAlone, file.info.layout) != kLayoutsOfHeadsAlone.end();
+  loader.IgnoreIf(
+      [alone](const std::string& name) { return IsBaseTensor(name) || (!alone && !checkpoint::IsHeadTensor(name)); });
   int64_t rows = vocab;
   if (!file.names.token_map.empty()) {
     loaded.token_map = ReadTokenMap(*file.tensors, file.names.token_map, vocab);
     rows = static_cast<int64_t>(loaded.token_map.size());
     loader.Ignore(file.names.token_map);
   }
-  if (file.info.kind == HeadKind::kHydraMlp) loader.Ignore("input_embed_fn.weight");
   for (int32_t h = 0; h < file.info.num_heads; ++h) {
     Head head;
     head.blocks = TakeBlocks(loader, file, hidden, h, 0);

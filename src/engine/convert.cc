@@ -18,9 +18,11 @@
 #include "checkpoint/content_hash.h"
 #include "checkpoint/packed_tensors.h"
 #include "checkpoint/safetensors_writer.h"
+#include "draft/base_copies.h"
 #include "draft/hydra_weights.h"
 #include "draft/medusa_weights.h"
 #include "engine/folder_kind.h"
+#include "engine/other_kinds.h"
 #include "engine/output_folder.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
@@ -138,6 +140,7 @@ struct Loaded {
   std::unique_ptr<draft::MedusaWeights> medusa;
   std::unique_ptr<checkpoint::TensorSource> source;
   std::vector<std::string> files;  // that were read
+  std::vector<std::string> warnings;
 };
 
 void PlanBase(const ConvertOptions& options, Loaded& loaded, Plan& plan) {
@@ -156,6 +159,8 @@ void PlanBase(const ConvertOptions& options, Loaded& loaded, Plan& plan) {
 
 void PlanHeads(const ConvertOptions& options, Loaded& loaded, Plan& plan) {
   draft::HeadsFile file = draft::OpenHeads(options.in);
+  draft::CheckBaseOf(file, *loaded.base);
+  loaded.warnings.insert(loaded.warnings.end(), file.info.warnings.begin(), file.info.warnings.end());
   const bool dependent = file.info.sequentially_dependent;
   std::vector<model::Linear*> linears;
   std::vector<std::string> names;
@@ -343,10 +348,22 @@ void CountBytes(Plan& plan, const std::vector<checkpoint::TensorEntry>& entries,
   }
 }
 
+void ReadIn(const ConvertOptions& options, const FolderKind& kind, Loaded& loaded, Plan& plan) {
+  const std::string& base_folder = kind.base ? options.in : options.model;
+  loaded.base = ReadAs(Role::kBase, base_folder,
+                       [&] { return std::make_unique<model::ModelWeights>(model::LoadModelWeights(base_folder)); });
+  loaded.source = kind.base ? checkpoint::OpenModelFolder(options.in) : checkpoint::OpenHeadsFolder(options.in);
+  loaded.files = loaded.source->files();
+  loaded.warnings = loaded.base->warnings;
+  if (kind.base) PlanBase(options, loaded, plan);
+  if (kind.heads) PlanHeads(options, loaded, plan);
+}
+
 }  // namespace
 
 ConvertReport ConvertFolder(const ConvertOptions& options) {
   const auto start = std::chrono::steady_clock::now();
+  RefuseOtherKind(options.in, Role::kEither);
   const FolderKind kind = KindOf(options.in);
   CheckOptions(options, kind);
   OutputFolder folder(options.out, options.replace, {options.in, options.model});
@@ -358,11 +375,7 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
 
   Loaded loaded;
   Plan plan;
-  loaded.base = std::make_unique<model::ModelWeights>(model::LoadModelWeights(kind.base ? options.in : options.model));
-  loaded.source = kind.base ? checkpoint::OpenModelFolder(options.in) : checkpoint::OpenHeadsFolder(options.in);
-  loaded.files = loaded.source->files();
-  if (kind.base) PlanBase(options, loaded, plan);
-  if (kind.heads) PlanHeads(options, loaded, plan);
+  ReadIn(options, kind, loaded, plan);
 
   ConvertReport report;
   report.layout = options.layout.value_or(kernels::KernelsForModel("auto", loaded.base->config.hidden_size).layout());
@@ -380,6 +393,7 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
   CopyFiles(options.in, folder.path());
   WriteSummary(options, kind, report, folder.path());
   folder.Keep();
+  report.warnings = std::move(loaded.warnings);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

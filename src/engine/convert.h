@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/unfinished.h"
 #include "quant/packed_weight.h"
@@ -33,6 +34,7 @@ struct ConvertReport {
   int64_t num_packed = 0;                      // tensors
   uint64_t bytes_before = 0, bytes_after = 0;  // of all tensors of the file
   std::string source_hash;
+  std::vector<std::string> warnings;  // of what was read
   double seconds = 0;
 };
 

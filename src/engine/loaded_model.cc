@@ -12,6 +12,7 @@
 #include "draft/draft_vocab.h"
 #include "engine/end_of_turn.h"
 #include "engine/memory_words.h"
+#include "engine/other_kinds.h"
 #include "hydrant/error.h"
 #include "model/linear_packer.h"
 
@@ -154,7 +155,9 @@ void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
                 "hydrant convert --head-weights FORMAT --model " + options.model + " " + options.draft + " OUT"));
   draft::HeadPacking packing{
       .choice = choice, .packer = &packer, .arranger = &arranger, .draft_vocab = DraftVocab(loaded)};
-  loaded.drafter = draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, packing, &loaded.info.warnings);
+  loaded.drafter = ReadAs(Role::kHeads, options.draft, [&] {
+    return draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, packing, &loaded.info.warnings);
+  });
   const int64_t cut = packing.num_tokens;
   loaded.info.num_draft_vocab = static_cast<int32_t>(cut > 0 ? cut : loaded.weights.config.vocab_size);
   AddToInfo(packing.report, loaded.info);
@@ -249,7 +252,8 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   CheckOptions(options);
   auto loaded = std::make_unique<LoadedModel>();
   loaded->options = options;
-  loaded->weights = model::LoadModelWeights(options.model);
+  loaded->weights = ReadAs(Role::kBase, options.model, [&] { return model::LoadModelWeights(options.model); });
+  loaded->info.warnings = loaded->weights.warnings;
   OpenQueue(*loaded);
   const base::FreeMemory free = base::FreeNow();  // before any is taken
   PackBase(*loaded);

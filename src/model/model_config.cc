@@ -11,6 +11,7 @@
 
 #include "base/mapped_file.h"
 #include "base/paths.h"
+#include "base/placeholder.h"
 #include "hydrant/error.h"
 
 namespace hydrant::model {
@@ -266,13 +267,15 @@ const char* NameOf(Family family) {
 ModelConfig ReadModelConfig(const std::string& folder) {
   const std::filesystem::path path(folder);
   if (!base::IsFolder(path)) {
-    throw FileError(folder, base::IsThere(path) ? "is a file, expected a model folder" : "no such folder");
+    if (base::IsThere(path)) throw FileError(folder, "is a file, expected a model folder");
+    throw FileError(folder, "no such folder", base::MissingPathHint(folder));
   }
   ModelConfig result;
   result.file = (path / "config.json").string();
   const Json json = ReadSmallJson(result.file);
   const JsonView config(json, result.file);
   result.family = ReadFamily(config);
+  if (config.Has("_name_or_path")) result.name_or_path = config.At("_name_or_path").String();
   RefuseQuantization(config);
   ReadSizes(config, &result);
   if (config.Has("hidden_act") && config.At("hidden_act").String() != "silu") config.At("hidden_act").Fail("\"silu\"");

@@ -25,7 +25,8 @@ struct RopeConfig {
 };
 
 struct ModelConfig {
-  std::string file;  // path of config.json, for errors
+  std::string file;          // path of config.json, for errors
+  std::string name_or_path;  // '_name_or_path': what the model was saved as; empty: none
   Family family = Family::kLlama;
   int64_t vocab_size = 0;         // V
   int64_t hidden_size = 0;        // D

@@ -4,8 +4,12 @@
 #include <array>
 #include <utility>
 
+#include "base/mapped_file.h"
+#include "checkpoint/compare.h"
 #include "checkpoint/head_names.h"
+#include "checkpoint/packed_tensors.h"
 #include "hydrant/error.h"
+#include "model/contradictions.h"
 #include "model/model_tensors.h"
 #include "model/packed_file.h"
 
@@ -23,15 +27,31 @@ Linear TakeLinear(TableLoader& loader, const LinearRows& rows) {
   return linear;
 }
 
-// A converted folder keeps a packed lm head beside tied embeddings, which stay floats.
-Linear TakeLmHead(TableLoader& loader, const ModelConfig& config, const TensorView& embedding) {
+// Whether the file holds an lm head of its own under tied embeddings. A copy is read once, and its memory given back.
+bool HoldsAnotherLmHead(const checkpoint::StoredTensor* stored, const TensorView& embedding) {
+  if (stored == nullptr || stored->packed || stored->view.data == embedding.data) return false;
+  if (!checkpoint::SameValues(stored->view, embedding)) return true;
+  base::MappedFile::Release({stored->view.data, stored->view.num_bytes()});
+  return false;
+}
+
+// Tied embeddings stand in for the lm head, unless the file has another: transformers 5 takes that, and so do we. A
+// converted folder keeps a packed lm head beside tied embeddings, which stay floats.
+Linear TakeLmHead(TableLoader& loader, const TensorView& embedding, ModelWeights* weights) {
+  ModelConfig& config = weights->config;
   TensorRow row = LmHeadRow(config);
   if (!config.tied_embeddings) return model::TakeLinear(loader, row);
   const checkpoint::StoredTensor* stored = loader.source().Find(row.name);
-  if (stored != nullptr && stored->packed) {
+  const bool another = HoldsAnotherLmHead(stored, embedding);
+  if (another || (stored != nullptr && stored->packed)) {
     row.presence = checkpoint::Presence::kRequired;
     row.shape = EmbeddingRow(config).shape;
-    return model::TakeLinear(loader, row);
+    Linear linear = model::TakeLinear(loader, row);
+    if (!another) return linear;
+    config.tied_embeddings = false;
+    weights->warnings.push_back(stored->file + ": tensor 'lm_head.weight' differs from 'model.embed_tokens.weight', " +
+                                "though " + config.file + " says \"tie_word_embeddings\": true; it is used");
+    return linear;
   }
   loader.Take(row);
   Linear linear;
@@ -151,6 +171,8 @@ ModelWeights LoadModelWeights(const std::string& folder) {
   const ModelConfig& config = weights.config;
   const std::unique_ptr<checkpoint::TensorSource> source = checkpoint::OpenModelFolder(folder);
   weights.file = source->display_name();
+  const auto converted = source->metadata().find(checkpoint::kSourceKey);
+  if (converted != source->metadata().end()) weights.converted_from = converted->second;
   checkpoint::RefuseNonZeroLora(*source);
 
   TableLoader loader(*source, config.file);
@@ -160,8 +182,12 @@ ModelWeights LoadModelWeights(const std::string& folder) {
     weights.layers.push_back(TakeLayer(loader, config, "model.layers." + std::to_string(i) + "."));
   }
   weights.final_norm = TakeFloats(loader, FinalNormRow(config));
-  weights.lm_head = TakeLmHead(loader, config, weights.embedding);
+  weights.lm_head = TakeLmHead(loader, weights.embedding, &weights);
+  weights.unused_tensors = SettleDenied(loader, config);
   loader.Finish();
+  const std::string rotary =
+      RotaryWarning(*source, "model.", config.rope, config.head_dim, config.file + " ('rope_theta', 'rope_scaling')");
+  if (!rotary.empty()) weights.warnings.push_back(rotary);
   weights.bytes = loader.bytes_taken();
   weights.used_tensors.assign(loader.used().begin(), loader.used().end());
   CollectUnused(*source, &weights);

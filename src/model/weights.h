@@ -50,10 +50,13 @@ struct ModelWeights {
   uint64_t bytes = 0;                       // of distinct tensors in use
   std::vector<std::string> used_tensors;    // as the source spells them
   std::vector<std::string> unused_tensors;  // accepted and not used, for `inspect`
+  std::vector<std::string> warnings;        // where the file and its config say different things
   std::string file;                         // display name of the checkpoint
+  std::string converted_from;               // name of the folder that a converted one was made from; empty: none
 };
 
-// Reads config and weights of a Hugging Face folder. Head tensors in a whole-model folder are skipped.
+// Reads config and weights of a Hugging Face folder. Head tensors in a whole-model folder are skipped. Where the config
+// ties the embeddings and the file holds another lm head, `config.tied_embeddings` becomes false.
 // Throws FileError with the sentence of docs/errors.md.
 ModelWeights LoadModelWeights(const std::string& folder);
 

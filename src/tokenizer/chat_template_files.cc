@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/paths.h"
+#include "base/placeholder.h"
 #include "hydrant/error.h"
 #include "tokenizer/chat_template.h"
 
@@ -40,7 +41,11 @@ std::string DefaultTemplate(const JsonView& json) {
 std::optional<Jinja> FindJinja(const fs::path& folder, const JsonView& config) {
   // transformers prefers the file of its own where both exist.
   const fs::path own_file = folder / "chat_template.jinja";
-  if (base::IsThere(own_file)) return Jinja{own_file.string(), base::ReadTextFile(own_file.string())};
+  if (base::IsThere(own_file)) {
+    Jinja own{own_file.string(), base::ReadTextFile(own_file.string())};
+    base::RefusePlaceholder(own.text, own.file);
+    return own;
+  }
   if (!config.Has("chat_template")) return std::nullopt;
   return Jinja{config.file(), DefaultTemplate(config.At("chat_template"))};
 }

@@ -4,6 +4,7 @@
 
 #include "base/mapped_file.h"
 #include "base/paths.h"
+#include "base/placeholder.h"
 #include "hydrant/error.h"
 #include "tokenizer/loaders.h"
 
@@ -34,7 +35,9 @@ std::unique_ptr<Tokenizer> LoadTokenizer(const std::string& path) {
     file = base::IsThere(json) ? json : file / kModelName;
   }
   const std::string name = file.string();
+  if (!base::IsThere(file)) throw FileError(name, "there is no such file or folder", base::MissingPathHint(name));
   const std::string text = base::ReadTextFile(name);
+  base::RefusePlaceholder(text, name);
   ConfigRules rules = ReadConfigRules(file.parent_path().string());
   rules.of_folder = of_folder;
   if (file.extension() == ".json") return LoadTokenizerJson(text, name, rules);
