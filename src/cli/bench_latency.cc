@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/acceptance.h"
 #include "cli/bench.h"
 #include "cli/bench_flags.h"
 #include "cli/default_model.h"
 #include "cli/engine_flags.h"
 #include "cli/errors.h"
+#include "cli/escape.h"
 #include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/terminal.h"
@@ -208,6 +210,17 @@ std::string MethodName(const Options& options, const std::vector<std::unique_ptr
   return fmt::format("{} ({})", kind, std::filesystem::path(options.drafts[index]).filename().string());
 }
 
+// Of heads in folders that hardly any draft was accepted: random ones are meant to fail.
+std::vector<std::string> AcceptanceWarnings(const Options& options, std::span<const eval::LatencyMethod> methods,
+                                            const eval::LatencyResult& result) {
+  std::vector<std::string> warnings;
+  for (size_t m = 0; m < result.rows.size() && !options.drafts.empty(); ++m) {
+    const std::string low = methods[m].use_drafter ? LowAcceptance(result.rows[m].median_run) : "";
+    if (!low.empty()) warnings.push_back(methods[m].name + ": " + low);
+  }
+  return warnings;
+}
+
 Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engine>>& engines,
                  std::span<const eval::LatencyMethod> methods, const eval::LatencyResult& result) {
   const EngineInfo& info = engines.front()->info();
@@ -227,6 +240,10 @@ Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engin
                {"texts_equal", true},
                {"version", HYDRANT_VERSION},
                {"methods", Json::array()}};
+  json["warnings"] = AcceptanceWarnings(options, methods, result);
+  for (const std::unique_ptr<Engine>& engine : engines) {
+    for (const std::string& warning : engine->info().warnings) json["warnings"].push_back(warning);
+  }
   for (size_t m = 0; m < result.rows.size(); ++m) {
     const eval::LatencyRow& row = result.rows[m];
     const EngineInfo& own = methods[m].engine->info();
@@ -312,9 +329,10 @@ int BenchLatency(const std::vector<std::string>& args) {
   };
   const eval::LatencyResult result = eval::MeasureLatency(methods, options.request, measure);
   progress.Clear();
+  PrintWarnings(AcceptanceWarnings(options, methods, result));
   if (!result.rows.empty()) {
     Print(options.json ? base::DumpJson(LatencyJson(options, engines, methods, result)) + "\n"
-                       : LatencyText(methods, result));
+                       : EscapedName(LatencyText(methods, result), "\n"));
   }
   return Interrupted() ? InterruptedExit() : kExitOk;
 }

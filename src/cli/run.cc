@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "cli/acceptance.h"
 #include "cli/chat_loop.h"
 #include "cli/compare.h"
 #include "cli/default_model.h"
@@ -97,12 +98,17 @@ base::Json ComparisonJson(const Comparison& comparison) {
   return json;
 }
 
+void PrintLowAcceptance(const GenerationResult& result) {
+  if (const std::string low = LowAcceptance(result); !low.empty()) PrintWarnings({low});
+}
+
 void PrintText(Engine& engine, const RunOptions& options, const GenerationRequest& request, Choice choice) {
   const bool color = UseColor(options);
   const GenerationResult result = StreamReply(engine, request, color);
   if (!result.has_text) Print(base::DumpJson(result.token_ids) + "\n");
   if (result.has_text && (StdoutIsTerminal() || options.compare_plain)) Print("\n");
   if (StdoutIsTerminal() || StderrIsTerminal()) PrintError(LimitText(result, engine.info(), "--max-tokens N"));
+  PrintLowAcceptance(result);
   if (color) PrintError(ColorLegend(static_cast<int32_t>(result.depth_offered.size())) + "\n");
   if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
   if (!options.compare_plain || Interrupted()) return;
@@ -114,6 +120,8 @@ void PrintJson(Engine& engine, const RunOptions& options, const GenerationReques
                const std::string& resolved_template, Choice choice) {
   const GenerationResult result = GenerateSilently(engine, request);
   base::Json json = RunJson(options, resolved_template, engine.info(), request.prompt_ids, result);
+  if (const std::string low = LowAcceptance(result); !low.empty()) json["warnings"].push_back(low);
+  PrintLowAcceptance(result);
   if (options.compare_plain && !Interrupted()) {
     const auto comparison = CompareWithPlain(engine, request, std::move(choice));
     if (comparison) json["compare"] = ComparisonJson(*comparison);

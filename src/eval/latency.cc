@@ -44,6 +44,7 @@ LatencyRow RowOf(const std::vector<GenerationResult>& runs, const std::vector<Ge
       static_cast<double>(middle.num_drafted) / static_cast<double>(std::max<size_t>(middle.num_emitted.size(), 1));
   row.tree = middle.tree;
   row.phase_ms = middle.phase_ms;
+  row.median_run = middle;
   return row;
 }
 

@@ -28,6 +28,7 @@ struct LatencyRow {
   double tokens_per_step = 1, drafted_per_step = 0;
   TreeReport tree;
   PhaseTimes phase_ms;
+  GenerationResult median_run;
   std::vector<double> runs_ms;
 };
 struct LatencyResult {

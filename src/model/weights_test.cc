@@ -108,7 +108,8 @@ TEST(WeightsTest, AnUntiedModelNeedsItsLmHead) {
 }
 
 TEST(WeightsTest, BiasesThatTheConfigDoesNotAnnounceAreExtra) {
-  EXPECT_THAT(RefusalWith("hf/qwen2_bias", "model_type", "llama"), HasSubstr("k_proj.bias' [32] is not expected here (and 5 more): in "));
+  EXPECT_THAT(RefusalWith("hf/qwen2_bias", "model_type", "llama"),
+              HasSubstr("k_proj.bias' [32] is not expected here (and 5 more): in "));
   EXPECT_THAT(RefusalWith("hf/llama_tied", "model_type", "qwen2"), HasSubstr("q_proj.bias' is missing"));
 }
 
