@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -289,58 +287,6 @@ TEST(CommandsTest, RunWithHeadsEqualsPlainDecoding) {
   for (const Json& tried : chosen["tried"]) steps += tried["steps"].get<int64_t>();
   EXPECT_EQ(steps, static_cast<int64_t>(b["num_emitted"].size()));
   EXPECT_EQ(b["finish_reason"], "length");
-}
-
-TEST(CommandsTest, RunKeepsWhatAutoTreesLearn) {
-  const test::TempDir dir;
-  const std::string memory = dir.path() + "/trees";
-  const std::vector<std::string> args = {"run",          "--model",       Model(),        "--draft", Heads(),
-                                         "--prompt-ids", "[334]",         "--max-tokens", "40",      "--ignore-eos",
-                                         "--json",       "--tree-memory", memory};
-  const Json first = JsonOf(Hydrant(args)), second = JsonOf(Hydrant(args));
-  ASSERT_EQ(std::distance(std::filesystem::directory_iterator(memory), {}), 1);
-  const auto steps_of_nothing = [](const Json& json) {
-    return json["tree_chosen"]["tried"][0]["steps"].get<int64_t>();
-  };
-  EXPECT_GE(steps_of_nothing(first), 2) << "the first run measures plain steps";
-  EXPECT_GE(second["tree_chosen"]["tried"].size(), first["tree_chosen"]["tried"].size());
-  EXPECT_EQ(second["token_ids"], first["token_ids"]);
-  // A file that cannot be used is said to be one, and replaced.
-  const std::string file = std::filesystem::directory_iterator(memory)->path();
-  for (const char* text : {"{", "{\"format\":1}", "[1]", "\xff"}) {
-    std::ofstream(file, std::ios::binary) << text;
-    const Json after = JsonOf(Hydrant(args));
-    EXPECT_THAT(base::DumpJson(after["warnings"]), HasSubstr("learned before is not used")) << text;
-    EXPECT_EQ(after["token_ids"], first["token_ids"]);
-    EXPECT_THAT(ReadBack(file), HasSubstr("\"kinds\":[{"));
-  }
-  // A folder that cannot be written is a warning too: the text is there.
-  std::vector<std::string> odd = args;
-  odd.back() = file + "/below-a-file";
-  const Outcome kept_nothing = Hydrant(odd);
-  EXPECT_EQ(kept_nothing.code, 0);
-  EXPECT_THAT(kept_nothing.err, HasSubstr("is not kept"));
-  odd.back() = "none";
-  EXPECT_EQ(Hydrant(odd).code, 0);
-}
-
-TEST(CommandsTest, RunCountsOnlyTheTokensThatTheUserGets) {
-  const std::string data = SourceDir() + "/tests/cases/past_eos";
-  const std::vector<std::string> args = {
-      "run",          "--model", data + "/base", "--draft", data + "/heads", "--tree", "[[0],[0,0],[0,0,0],[0,0,0,0]]",
-      "--prompt-ids", "[1,262]"};
-  std::vector<std::string> with_json = args, with_stats = args;
-  with_json.emplace_back("--json");
-  with_stats.emplace_back("--stats");
-  const Json json = JsonOf(Hydrant(with_json));
-  EXPECT_EQ(json["num_emitted"], Json({5})) << "all four drafted tokens are accepted";
-  EXPECT_EQ(json["token_ids"].size(), 3U) << "but the second of them ends the reply";
-  EXPECT_EQ(json["tokens_per_step"], 2);
-  EXPECT_EQ(json["num_accepted"], 2);
-  EXPECT_EQ(json["depth_offered"], Json({1, 1, 1, 1}));
-  EXPECT_EQ(json["depth_accepted"], Json({1, 1, 0, 0}));
-  EXPECT_THAT(Hydrant(with_stats).err, AllOf(HasSubstr("tokens per step 2.000"),
-                                             HasSubstr("drafted 4 tokens, 4.00 a step; 2 of them in the reply")));
 }
 
 TEST(CommandsTest, RunStreamsTheTextAndTakesThePromptFromStdin) {

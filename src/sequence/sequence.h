@@ -101,7 +101,7 @@ class Sequence {
   TextCollector text_;
   std::vector<float> scratch_;  // [V]
   std::vector<int32_t> places_;
-  std::vector<int32_t> path_;  // of the root and the accepted nodes
+  std::vector<int32_t> path_;        // of the root and the accepted nodes
   std::vector<int64_t> tree_steps_;  // by auto's trees
   bool has_text_;
   bool finished_ = false;

@@ -16,8 +16,10 @@ constexpr int64_t kKnown = 3;        // steps after which a cost is believed
 constexpr int64_t kFirstGap = 32;    // steps until a tree near the best is measured again; then twice as many
 constexpr int64_t kLookEvery = 4;    // at most one step in so many goes to another tree than the best
 constexpr double kNear = 0.7;        // of the best rate
-constexpr double kDoubt = 1.5;       // mean deviations that a cost may lie below what was measured
-constexpr double kSpeedGain = 0.1;   // of a surprising time, that is put down to the machine
+constexpr double kDoubt = 1.0;       // mean deviations that a cost may lie below what was measured
+constexpr double kSpeedGain = 0.25;  // of what the last times have in common, per step
+constexpr double kOdd = 0.3;         // logarithm of a time over what it should be, from which it is odd
+constexpr int32_t kMostOdd = 32;     // odd times in a row that are not believed
 constexpr double kMargin = 1.02;     // by which drafting must beat plain decoding
 constexpr double kCuriosity = 1.05;  // what a tree that was never tried is given
 constexpr int64_t kOpening = 4;      // steps that take turns between nothing and a chain of two
@@ -79,6 +81,7 @@ void TreeChooser::Observe(const StepOutcome& outcome) {
   cost.gap = looking_ ? std::min(2 * cost.gap, kLongestPause) : kFirstGap;
   cost.next_look = step_ + cost.gap;
   TakeTime(cost, outcome.milliseconds);
+  last_tree_ = next_;
   if (next_ != 0) {
     ++drafting_steps_;
     ++steps_since_pause_;
@@ -100,8 +103,9 @@ void TreeChooser::Observe(const StepOutcome& outcome) {
   Choose();
 }
 
-// The machine's speed changes while others use it: each time is held against what its tree takes, and what the last
-// three have in common (the middle one) moves speed_.
+// The machine's speed changes while others use it. Steps with the tree of the step before tell how: what the last three
+// of them have in common (the middle one) moves speed_, and times that are still far off say nothing of the tree. Steps
+// that go to another tree tell what that one takes at this speed.
 void TreeChooser::TakeTime(Cost& cost, double milliseconds) {
   milliseconds = std::max(milliseconds, 1e-6);
   if (calibrating_ > 0) {
@@ -112,15 +116,17 @@ void TreeChooser::TakeTime(Cost& cost, double milliseconds) {
     --calibrating_;
     return;
   }
+  const auto surprise = [&] { return std::log(milliseconds / (cost.value * speed_)); };
   if (cost.count > 0) {
-    const double surprise = std::log(milliseconds / (cost.value * speed_));
     ++surprises_;
     deviation_ +=
-        (std::min(std::abs(surprise), 0.5) - deviation_) / static_cast<double>(std::min<int64_t>(surprises_, 32));
-    if (cost.count >= kKnown) {
-      last_surprises_ = {surprise, last_surprises_[0], last_surprises_[1]};
-      speed_ *= std::exp(kSpeedGain * std::clamp(MiddleOf(last_surprises_), -1.0, 1.0));
-    }
+        (std::min(std::abs(surprise()), 0.5) - deviation_) / static_cast<double>(std::min<int64_t>(surprises_, 32));
+  }
+  if (cost.count >= kKnown && next_ == last_tree_) {
+    last_surprises_ = {surprise(), last_surprises_[0], last_surprises_[1]};
+    speed_ *= std::exp(kSpeedGain * std::clamp(MiddleOf(last_surprises_), -1.5, 1.5));
+    odd_times_ = std::abs(surprise()) > kOdd ? odd_times_ + 1 : 0;
+    if (odd_times_ > 0 && odd_times_ <= kMostOdd) return;
   }
   const auto slot = static_cast<size_t>(cost.count) % kRecent;
   if (cost.recent.size() <= slot) cost.recent.resize(slot + 1);
@@ -253,7 +259,8 @@ int32_t TreeChooser::RivalOf(int32_t best) const {
     if (tree == best || cost.count == 0) continue;
     const double doubt = kDoubt * deviation_ / std::sqrt(static_cast<double>(std::min<int64_t>(cost.count, kRecent)));
     double hope = RateOf(tree) * std::exp(doubt);
-    if (step_ >= cost.next_look) hope /= kNear;
+    // Whether drafting pays at all is worth a plain step now and then, however far it is behind.
+    if (step_ >= cost.next_look) hope = tree == 0 && step_ >= cost.next_look + cost.gap ? 2 * most : hope / kNear;
     if (hope <= most) continue;
     most = hope;
     rival = tree;

@@ -105,6 +105,8 @@ class TreeChooser {
   double deviation_ = 0;                     // mean, of the logarithm of a time from what it should be
   int64_t surprises_ = 0;                    // that it is the mean of
   std::array<double, 3> last_surprises_ = {};
+  int32_t odd_times_ = 0;    // in a row
+  int32_t last_tree_ = -1;   // of the step before
   int32_t calibrating_ = 0;  // steps that tell the speed, after Learn
   bool calibrated_once_ = false, learned_ = false;
   int64_t step_ = 0, drafting_steps_ = 0, steps_since_pause_ = 0;

@@ -105,7 +105,7 @@ TEST(TreeChooserTest, HeadsThatNeverHitCostLittle) {
   }
 }
 
-// (Means of 60 seeds; noise of 10 % a step costs a few per cent of choices.)
+// (Means of 60 seeds. Noise of 10 % a step costs 1 to 10 %, most where trees of many sizes are about as good.)
 TEST(TreeChooserTest, HeadsThatPayComeNearTheBestTree) {
   for (const auto& chance : {kGood, kPoor}) {
     for (const auto& cost : {Flat, Steep, Staircase}) {
@@ -113,8 +113,8 @@ TEST(TreeChooserTest, HeadsThatPayComeNearTheBestTree) {
       EXPECT_GT(exact.first, 0.94 * exact.best);
       EXPECT_GT(exact.second, 0.96 * exact.best);
       const Speeds noisy = Measure({.cost = cost, .chance = chance, .noise = 0.1});
-      EXPECT_GT(noisy.first, 0.9 * noisy.best);
-      EXPECT_GT(noisy.second, 0.93 * noisy.best);
+      EXPECT_GT(noisy.first, 0.87 * noisy.best);
+      EXPECT_GT(noisy.second, 0.89 * noisy.best);
       EXPECT_GT(noisy.first, 0.98);
     }
   }
@@ -172,6 +172,21 @@ TEST(TreeChooserTest, AMachineThatSlowsDownAsAWholeChangesNothing) {
   Decode(chooser, family, {.cost = slow, .chance = kGood, .noise = 0}, 400, random);
   EXPECT_NEAR(chooser.EstimateOf(before).milliseconds, slow(family[static_cast<size_t>(before)].topology), 75);
   EXPECT_GT(chooser.EstimateOf(chooser.Best()).tokens_per_step / chooser.EstimateOf(chooser.Best()).relative_cost, 2.2);
+}
+
+// What plain steps take decides whether drafting is given up: a busy moment at the beginning must not blur it for good.
+TEST(TreeChooserTest, ABusyMomentAtTheBeginningIsForgotten) {
+  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    TreeChooser chooser(family);
+    std::mt19937 random(seed);
+    const auto slow = [](const Topology& tree) { return 5 * Steep(tree); };
+    Decode(chooser, family, {.cost = slow, .chance = kGood, .noise = 0.05}, 20, random);
+    Decode(chooser, family, {.cost = Steep, .chance = kGood, .noise = 0.05}, 300, random);
+    const TreeEstimate best = chooser.EstimateOf(chooser.Best());
+    const double truth = Steep(family[static_cast<size_t>(best.tree)].topology);
+    EXPECT_NEAR(best.relative_cost, truth, 0.3 * truth) << seed;
+  }
 }
 
 TEST(TreeChooserTest, WithoutHeadsOrWithOddTimesItStillAnswers) {
