@@ -127,7 +127,7 @@ TEST(ChatFoldersTest, TokenizersWarnOnStderr) {
   const std::string warning = "warning: " + folder.path() + "/tokenizer_config.json: 'add_eos_token' is true";
   EXPECT_THAT(Hydrant({"tokenize", "--model", folder.path(), "--text", "a"}).err, HasSubstr(warning));
   EXPECT_THAT(Hydrant({"detokenize", "--model", folder.path(), "--ids", "[262]"}).err, HasSubstr(warning));
-  EXPECT_THAT(Hydrant({"inspect", folder.path()}).out, HasSubstr("'add_eos_token' is true"));
+  EXPECT_THAT(Hydrant({"inspect", folder.path()}).err, HasSubstr(warning));
   EXPECT_THAT(WarningsOf(RunPrompt(folder.path())), HasSubstr("'add_eos_token' is true"));
 }
 

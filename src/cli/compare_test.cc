@@ -23,7 +23,7 @@ TEST(CompareTest, RunTriesEveryTreeWithEveryDraftPMin) {
   for (const std::string& p_min : p_mins) args.insert(args.end(), {"--draft-p-min", p_min});
   const Outcome text = Hydrant(args);
   EXPECT_EQ(text.code, 0) << text.err;
-  EXPECT_THAT(text.out, HasSubstr("\ntrying chain of 1 "));
+  EXPECT_THAT(text.out, HasSubstr("\ntrying chain of "));  // the slowest of six is left out
   EXPECT_THAT(text.out, HasSubstr("; used: chain of "));
   EXPECT_THAT(text.out, HasSubstr("\nagain "));
   args.push_back("--json");

@@ -116,7 +116,8 @@ std::string LeftOut(const Comparison& comparison, size_t tried, size_t again) {
   if (again < comparison.tried_again.size()) {
     text += fmt::format(", and {} of {} tried again", again, comparison.tried_again.size());
   }
-  return text + fmt::format("; {} were slower (all with --json).\n", comparison.tried.size() - tried);
+  const size_t slower = comparison.tried.size() - tried;
+  return text + fmt::format("; {} {} slower (all with --json).\n", slower, slower == 1 ? "was" : "were");
 }
 
 }  // namespace

@@ -105,8 +105,12 @@ TEST(RefusalsTest, LogitsThatAreNotFinite) {
   Overwrite(dir, "model.safetensors", "model.norm.weight", "\xc0\x7f");  // a NaN in bf16
   const std::string part = dir.path() + ": its logits are NaN or infinite";
   const std::vector<std::string> run = {"run", "--model", dir.path(), "--prompt", "a"};
-  for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{
-           {}, {"--json"}, {"--draft", Heads()}, {"--temperature", "0.8"}, {"--accept", "typical"}}) {
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{},
+                                             {"--json"},
+                                             {"--draft", Heads()},
+                                             {"--temperature", "0.8"},
+                                             {"--accept", "typical", "--temperature", "0.7"}}) {
     std::vector<std::string> args = run;
     args.insert(args.end(), more.begin(), more.end());
     ExpectRefused(args, part);

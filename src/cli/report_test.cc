@@ -261,7 +261,7 @@ TEST(ReportTest, MedianIsOfTheRuns) {
 
 TEST(ErrorsTest, HintStandsUnderTheErrorAndControlCharactersAreShown) {
   EXPECT_EQ(ErrorText("f: bad\nmore", "do this"), "error: f: bad\n       more\nhint:  do this\n");
-  EXPECT_EQ(ErrorText("a\x1b[2Jb", ""), "error: a?[2Jb\n");
+  EXPECT_EQ(ErrorText("a\x1b[2Jb", ""), "error: a\\x1b[2Jb\n");
 }
 
 TEST(TerminalTest, ColourEndsBeforeALineEnd) {

@@ -226,7 +226,7 @@ TEST_F(ConvertTest, WhatDoesNotFitTheFolderIsRefused) {
   EXPECT_THAT(
       Refusal({.in = base, .out = Out("x"), .weights = WeightFormat::kW8A8, .head_weights = WeightFormat::kW8A8}),
       HasSubstr("--head-weights needs heads"));
-  EXPECT_THAT(Refusal({.in = dir_.path(), .out = Out("x")}), HasSubstr("holds no model and no draft heads"));
+  EXPECT_THAT(Refusal({.in = dir_.path(), .out = Out("x")}), HasSubstr("is an empty folder"));
   EXPECT_TRUE(fs::is_empty(dir_.path()));
 }
 

@@ -64,7 +64,8 @@ void AddToInfo(const model::PackReport& report, EngineInfo& info) {
 
 // Refuses packing for which there is too little memory. What 'hydrant convert' writes is used where it lies in its
 // file.
-model::LinearPacker::CheckNeed NeedCheck(const std::string& what, const std::string& format, std::string command) {
+model::LinearPacker::CheckNeed NeedCheck(const std::string& what, const std::string& format,
+                                         const std::string& command) {
   return [=](const model::PackNeed& need) {
     const base::FreeMemory free = base::FreeNow();
     if (need.bytes <= free.own) return;

@@ -27,6 +27,7 @@ class ListTokenizer : public tokenizer::Tokenizer {
   int32_t bos_id() const override { return -1; }
   bool adds_bos() const override { return false; }
   std::string TokenText(int32_t id) const override { return pieces_[static_cast<size_t>(id)]; }
+  int32_t IdOfToken(std::string_view /*text*/) const override { return -1; }
 
  private:
   std::vector<std::string> pieces_;
