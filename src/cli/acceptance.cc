@@ -8,12 +8,14 @@
 namespace hydrant::cli {
 
 std::string LowAcceptance(const GenerationResult& result) {
-  constexpr int64_t kFewestSteps = 50;
+  // A tree that is chosen while text is generated gives such heads up: of 50 steps and more it drafts in a few.
+  constexpr size_t kFewestSteps = 50;
+  constexpr int64_t kFewestDrafting = 12;
   // Of a large tree few nodes can be accepted: of four levels of 63 nodes 6 %. Half a token a step is worth its while.
   constexpr double kShare = 0.02, kPerStep = 0.5;
   const int64_t steps = (result.depth_offered.empty() ? 0 : result.depth_offered.front()) - result.num_lookup_steps;
   const int64_t drafted = result.num_drafted - result.num_looked_up;
-  if (steps < kFewestSteps || drafted <= 0) return "";
+  if (result.num_emitted.size() < kFewestSteps || steps < kFewestDrafting || drafted <= 0) return "";
   const int64_t accepted = result.num_accepted() - result.num_looked_up_accepted;
   const double share = static_cast<double>(accepted) / static_cast<double>(drafted);
   if (share >= kShare || static_cast<double>(accepted) >= kPerStep * static_cast<double>(steps)) return "";

@@ -11,6 +11,7 @@ using testing::HasSubstr;
 
 GenerationResult Steps(int64_t steps, int64_t nodes, int64_t accepted) {
   GenerationResult result;
+  result.num_emitted.assign(static_cast<size_t>(steps), 1);
   result.num_drafted = steps * nodes;
   result.depth_offered = {steps};
   result.depth_accepted = {accepted};
@@ -34,9 +35,17 @@ TEST(AcceptanceTest, LookupsAreNoHeads) {
   result.num_looked_up = 160;
   result.num_looked_up_accepted = 90;
   EXPECT_THAT(LowAcceptance(result), HasSubstr("0.0 % of 240 drafted tokens were accepted in 60 steps"));
-  result.num_lookup_steps = 60;
-  result.num_looked_up = 240;
-  EXPECT_EQ(LowAcceptance(result), "");  // 40 steps
+  result.num_lookup_steps = 90;
+  result.num_looked_up = 360;
+  EXPECT_EQ(LowAcceptance(result), "");  // ten steps
+}
+
+// A tree that is chosen while text is generated is given up after eight steps, and probed now and then.
+TEST(AcceptanceTest, HeadsThatWereGivenUpAreNamedToo) {
+  GenerationResult result = Steps(14, 2, 0);
+  EXPECT_EQ(LowAcceptance(result), "");
+  result.num_emitted.assign(250, 1);
+  EXPECT_THAT(LowAcceptance(result), HasSubstr("0.0 % of 28 drafted tokens were accepted in 14 steps"));
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ std::string SpeedupRows(const Comparison& comparison, size_t width) {
     return fmt::format("{:{}} {:>11} {:>12} {:>9.2f}x  ({:.2f}x by forward and draft alone)\n", name, width, "", "",
                        value, SpeedupOfSteps(figures, comparison.plain));
   };
-  const std::string text = row("speedup", comparison.speedup, comparison.drafted.figures);
+  std::string text = row("speedup", comparison.speedup, comparison.drafted.figures);
   if (!comparison.heads_alone) return text;
   return text + row("speedup of heads alone", comparison.heads_alone_speedup, comparison.heads_alone->figures);
 }
