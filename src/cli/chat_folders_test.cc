@@ -15,9 +15,7 @@
 namespace hydrant::test {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 std::string CaseFolder(const std::string& name) { return SourceDir() + "/tests/cases/" + name; }
 

@@ -180,7 +180,7 @@ std::string ForeignFlagHint(std::string_view flag, std::span<const std::string_v
     }
     for (const Meaning& meaning : kFlags) {
       if (!Lists(meaning.theirs, word)) continue;
-      const std::string hint = HintOf(meaning, flag, flags);
+      std::string hint = HintOf(meaning, flag, flags);
       if (!hint.empty()) return hint;
     }
   }

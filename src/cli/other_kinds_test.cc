@@ -23,7 +23,7 @@ constexpr const char* kPointer =
 // A folder with a config and tensors of these names, one number each.
 std::string Folder(const TempDir& dir, const std::string& name, const Json& config,
                    const std::vector<std::string>& tensors) {
-  const std::string folder = dir.path() + "/" + name;
+  std::string folder = dir.path() + "/" + name;
   fs::create_directory(folder);
   if (!config.is_null()) dir.Write(name + "/config.json", config.dump());
   if (tensors.empty()) return folder;
@@ -93,7 +93,7 @@ TEST(OtherKindsTest, GgufFilesAreNamed) {
 
 TEST(OtherKindsTest, EmptyFoldersAndMissingOnesAreNamed) {
   const TempDir dir;
-  const std::string folder = Folder(dir, "e", nullptr, {});
+  std::string folder = Folder(dir, "e", nullptr, {});
   ExpectNamedAsModel(folder, folder + ": is an empty folder", "hf download");
   ExpectNamedAsModel("lmsys/vicuna-7b-v1.3", "lmsys/vicuna-7b-v1.3: there is no such",
                      "hf download lmsys/vicuna-7b-v1.3 --local-dir vicuna-7b-v1.3");

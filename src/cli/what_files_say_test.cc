@@ -22,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
-using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 

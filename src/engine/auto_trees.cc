@@ -41,6 +41,7 @@ std::string WhyChosen(const TreeUse& best, const std::vector<TreeUse>& tried) {
   for (const TreeUse& use : tried) {
     if (use.name != best.name && use.nodes > 0 && (rival == nullptr || RateOf(use) > RateOf(*rival))) rival = &use;
   }
+  if (best.nodes == 0 && rival == nullptr) return "too few steps to tell";
   const auto give = [&plain](const TreeUse& use) {
     return "gives " + Fixed(use.tokens_per_step, 2) + " tokens for " + Fixed(use.milliseconds / plain.milliseconds, 2) +
            " times the time of a plain step";

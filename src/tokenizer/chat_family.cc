@@ -14,7 +14,6 @@ namespace hydrant::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
-using base::JsonView;
 
 // Words are looked for in names in lower case without '-', '_', ' ' and '.': "Llama-2-7b-chat-hf" is "llama27bchathf".
 struct FamilyRow {

@@ -31,7 +31,7 @@ void CheckStatus(const sentencepiece::util::Status& status) {
   if (!status.ok()) throw UserError(std::string("the text cannot be tokenized: ") + status.message());
 }
 
-class SentencePieceTokenizer : public Tokenizer {
+class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(SentencePieceModel model, const std::string& file, const ConfigRules& rules);
 

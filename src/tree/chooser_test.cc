@@ -29,7 +29,8 @@ struct World {
 double Flat(const Topology& tree) { return 100 + 0.2 * (tree.num_nodes() - 1) + 5 * tree.max_depth(); }
 double Steep(const Topology& tree) { return 1 + 0.16 * (tree.num_nodes() - 1) + 0.15 * tree.max_depth(); }
 double Staircase(const Topology& tree) {
-  return 100 * (1 + 0.35 * ((tree.num_nodes() - 1) / 16)) + 5 * tree.max_depth();
+  const int32_t stairs = (tree.num_nodes() - 1) / 16;
+  return 100 * (1 + 0.35 * stairs) + 5 * tree.max_depth();
 }
 
 constexpr std::array<double, 10> kGood = {.65, .12, .05, .03, .02, .01, .01, .01, .01, .01};
