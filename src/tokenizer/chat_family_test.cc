@@ -62,7 +62,7 @@ TEST(ChatFamilyTest, BaseModelsAreNoFamily) {
 class Folders {
  public:
   std::string Make(const std::string& name, const std::string& config) const {
-    const std::string path = dir_.path() + "/" + name;
+    std::string path = dir_.path() + "/" + name;
     std::filesystem::create_directories(path);
     dir_.Write(name + "/config.json", config);
     return path;
