@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/nearest.h"
+#include "cli/acceptance.h"
 #include "cli/chat_file.h"
 #include "cli/errors.h"
 #include "cli/prompt.h"
@@ -99,7 +100,11 @@ Chat::Turn Chat::Fit(const ChatMessage& question) const {
   size_t least = std::min(dropped_ + 1, num_turns()), most = num_turns();
   while (least < most) {
     const size_t half = least + (most - least) / 2;
-    (fits(half) ? most : least) = fits(half) ? half : half + 1;
+    if (fits(half)) {
+      most = half;
+    } else {
+      least = half + 1;
+    }
   }
   fits(most);
   if (turn.prompt_ids.size() >= context) {
@@ -132,12 +137,20 @@ bool Chat::Reply(const std::string& text) {
     }
     Print("\n");
     PrintError(LimitText(*last_, engine_.info(), "/set max-tokens N"));
+    WarnOfLowAcceptance();
     if (options_.stats) PrintError(StatsText(last_prompt_, *last_));
     return true;
   } catch (const UserError& e) {
     PrintError(ErrorText(e.what(), e.hint()));
     return false;
   }
+}
+
+// Once: later replies would only say it again.
+void Chat::WarnOfLowAcceptance() {
+  const std::string low = LowAcceptance(*last_);
+  if (low.empty() || std::exchange(warned_of_acceptance_, true)) return;
+  PrintWarnings({low});
 }
 
 void Chat::Say(const std::string& text) { Reply(text); }

@@ -34,6 +34,7 @@ class Chat {
   std::vector<ChatMessage> Conversation(size_t dropped, const ChatMessage& question) const;
   Turn Fit(const ChatMessage& question) const;
   bool Reply(const std::string& text);
+  void WarnOfLowAcceptance();
   void Retry();
   void Forget();
   void SetSystem(const std::string& text);
@@ -54,6 +55,7 @@ class Chat {
   std::optional<std::string> last_question_;
   std::vector<int32_t> last_prompt_;
   std::optional<GenerationResult> last_;
+  bool warned_of_acceptance_ = false;
 };
 
 }  // namespace hydrant::cli

@@ -55,7 +55,7 @@ std::string HintForFirstWord(const std::vector<std::string>& args, const std::st
   const std::string& word = args[0];
   const bool is_flag = word.starts_with("-");
   if (!is_flag || args.size() == 1) {
-    const std::string foreign = ForeignCommandHint(word);
+    std::string foreign = ForeignCommandHint(word);
     if (!foreign.empty()) return foreign;
   }
   if (!nearest.empty()) return nearest;

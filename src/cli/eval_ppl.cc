@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "cli/engine_flags.h"
 #include "cli/errors.h"
+#include "cli/escape.h"
 #include "cli/eval_texts.h"
 #include "cli/flags.h"
 #include "cli/progress.h"
@@ -134,7 +135,7 @@ int EvalPpl(const std::vector<std::string>& args) {
   if (options.json) {
     Print(base::DumpJson(ResultJson(options, *loaded, result, seconds)) + "\n");
   } else {
-    Print(ResultText(*loaded, result, seconds));
+    Print(EscapedName(ResultText(*loaded, result, seconds), "\n"));
   }
   return kExitOk;
 }

@@ -15,6 +15,7 @@
 #include "cli/default_model.h"
 #include "cli/engine_flags.h"
 #include "cli/errors.h"
+#include "cli/escape.h"
 #include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/report.h"
@@ -113,7 +114,7 @@ void PrintText(Engine& engine, const RunOptions& options, const GenerationReques
   if (options.stats) PrintError(WeightsText(engine.info()) + StatsText(request.prompt_ids, result));
   if (!options.compare_plain || Interrupted()) return;
   const auto comparison = CompareWithPlain(engine, request, std::move(choice));
-  if (comparison) Print("\n" + ComparisonText(engine.info(), *comparison, result.token_ids.size()));
+  if (comparison) Print("\n" + EscapedName(ComparisonText(engine.info(), *comparison, result.token_ids.size()), "\n"));
 }
 
 void PrintJson(Engine& engine, const RunOptions& options, const GenerationRequest& request,

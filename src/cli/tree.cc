@@ -15,6 +15,7 @@
 #include "base/paths.h"
 #include "cli/command.h"
 #include "cli/errors.h"
+#include "cli/escape.h"
 #include "cli/flags.h"
 #include "cli/terminal.h"
 #include "cli/values.h"
@@ -89,7 +90,7 @@ int Show(const std::vector<std::string>& args) {
   flags.Switch("--json", &json, "Print one JSON object: name, nodes, depth, nodes_per_depth, leaves, choices");
   if (!flags.Parse(args)) return kExitOk;
   const tree::NamedTopology named = tree::ParseTree(text, "TREE");
-  Print(json ? base::DumpJson(ShowJson(named)) + "\n" : named.name + "\n" + tree::Draw(named.topology));
+  Print(json ? base::DumpJson(ShowJson(named)) + "\n" : EscapedName(named.name) + "\n" + tree::Draw(named.topology));
   return kExitOk;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -37,11 +38,12 @@ constexpr double kNodeSteps = 4;   // that the mean of a rank weighs for one nod
 // What is believed of cost, over that of a plain step: a row, and a level of heads.
 constexpr double kRowCost = 0.02, kLevelCost = 0.04;
 
-// The lower third: of three times the least, as the first ones of a tree are often taken with cold caches.
-double LowerThird(std::vector<double> values) {
-  const auto place = values.begin() + static_cast<int64_t>((values.size() - 1) / 3);
-  std::nth_element(values.begin(), place, values.end());
-  return *place;
+// The lower third (of three times the least: the first ones of a tree are often taken with cold caches), and the
+// median.
+std::pair<double, double> LowerThirdAndMedian(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t last = values.size() - 1;
+  return {values[last / 3], (values[last / 2] + values[(last + 1) / 2]) / 2};
 }
 
 double MiddleOf(std::array<double, 3> values) {
@@ -116,7 +118,8 @@ void TreeChooser::TakeTime(Cost& cost, double milliseconds) {
     --calibrating_;
     return;
   }
-  const auto surprise = [&] { return std::log(milliseconds / (cost.value * speed_)); };
+  // Over the middle: beside any lower value the speed would seem to fall all the time.
+  const auto surprise = [&] { return std::log(milliseconds / (cost.middle * speed_)); };
   if (cost.count > 0) {
     ++surprises_;
     deviation_ +=
@@ -132,7 +135,7 @@ void TreeChooser::TakeTime(Cost& cost, double milliseconds) {
   if (cost.recent.size() <= slot) cost.recent.resize(slot + 1);
   cost.recent[slot] = milliseconds / speed_;
   ++cost.count;
-  cost.value = LowerThird(cost.recent);
+  std::tie(cost.value, cost.middle) = LowerThirdAndMedian(cost.recent);
 }
 
 void TreeChooser::TakeWalk(std::span<const VisitedNode> walk) {

@@ -70,7 +70,8 @@ class TreeChooser {
     int64_t steps = 0;      // of this chooser
     int64_t gap = 32;       // steps until it is measured again, if it is not the best
     int64_t next_look = 0;  // when that is
-    double value = 0;       // the lower third of `recent`
+    double value = 0;       // the lower third of `recent`: what is compared
+    double middle = 0;      // its median: what a time with this tree is expected to be
   };
   // A node of any tree of the family.
   struct Node {

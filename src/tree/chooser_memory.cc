@@ -19,6 +19,7 @@ constexpr int32_t kCalibrationSteps = 3;  // until the machine's speed of today 
 constexpr int64_t kPauseAfterLearn = 64;  // where drafting did not pay
 constexpr int64_t kLongestLearnedPause = 128;
 constexpr size_t kMostEntries = 4096;
+constexpr double kLeastTime = 1e-6, kMostTime = 1e9;  // milliseconds
 
 double NumberIn(const JsonView& view, double least, double most) {
   const double value = view.Number();
@@ -28,7 +29,7 @@ double NumberIn(const JsonView& view, double least, double most) {
 }
 
 JsonView ListIn(const JsonView& object, std::string_view key) {
-  const JsonView list = object.At(key);
+  JsonView list = object.At(key);
   if (!list.is_array() || list.Size() > kMostEntries) list.Fail("a list of at most " + std::to_string(kMostEntries));
   return list;
 }
@@ -62,7 +63,7 @@ Json TreeChooser::Learned() const {
     json["trees"].push_back({{"name", family_[tree].name},
                              {"choices", family_[tree].topology.Paths()},
                              {"steps", costs_[tree].count},
-                             {"milliseconds", costs_[tree].value * speed_},
+                             {"milliseconds", std::clamp(costs_[tree].value * speed_, kLeastTime, kMostTime)},
                              {"tokens_per_step", yields_[tree]}});
   }
   for (size_t node = 1; node < forest_.size(); ++node) {
@@ -79,7 +80,7 @@ void TreeChooser::Learn(const JsonView& learned) {
   const JsonView trees = ListIn(learned, "trees"), nodes = ListIn(learned, "nodes");
   for (size_t i = 0; i < trees.Size(); ++i) {
     const JsonView entry = trees.At(i);
-    const double cost = NumberIn(entry.At("milliseconds"), 1e-6, 1e9);
+    const double cost = NumberIn(entry.At("milliseconds"), kLeastTime, kMostTime);
     const Json& choices = entry.At("choices").raw();
     const auto same = [&](const NamedTopology& tree) { return Json(tree.topology.Paths()) == choices; };
     const auto tree = std::ranges::find_if(family_, same);
@@ -87,7 +88,7 @@ void TreeChooser::Learn(const JsonView& learned) {
     Cost& known = next.costs_[static_cast<size_t>(tree - family_.begin())];
     known.count = std::min(entry.At("steps").Int(1, int64_t{1} << 50), kMostLearnedTimes);
     known.recent.assign(static_cast<size_t>(known.count), cost);
-    known.value = cost;
+    known.value = known.middle = cost;
   }
   for (size_t i = 0; i < nodes.Size(); ++i) {
     const JsonView entry = nodes.At(i);

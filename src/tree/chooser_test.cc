@@ -175,6 +175,18 @@ TEST(TreeChooserTest, AMachineThatSlowsDownAsAWholeChangesNothing) {
   EXPECT_GT(chooser.EstimateOf(chooser.Best()).tokens_per_step / chooser.EstimateOf(chooser.Best()).relative_cost, 2.2);
 }
 
+// Hundreds of plain steps must not blur what a drafting step takes: the times that plain ones are compared with must be
+// as often too long as too short.
+TEST(TreeChooserTest, LongPausesKeepTheCostsOfTrees) {
+  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    TreeChooser chooser(family);
+    std::mt19937 random(seed);
+    Decode(chooser, family, {.cost = Flat, .chance = kNever, .noise = 0.05}, 1000, random);
+    EXPECT_NEAR(chooser.EstimateOf(2).relative_cost, 1.104, 0.15) << seed;
+  }
+}
+
 // What plain steps take decides whether drafting is given up: a busy moment at the beginning must not blur it for good.
 TEST(TreeChooserTest, ABusyMomentAtTheBeginningIsForgotten) {
   const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
