@@ -63,11 +63,11 @@ std::vector<AddedTokenFinder::Piece> AddedTokenFinder::Split(std::string_view te
       continue;
     }
     if (match.token->lstrip && begin > done) begin -= TrailingSpace(text.substr(done, begin - done));
+    // (The token may begin in white space that the one before took: the library finds it there all the same.)
     if (match.token->rstrip) end += LeadingSpace(text.substr(end));
     if (begin > done) pieces.push_back({-1, done, begin});
     pieces.push_back({match.token->id, begin, end});
     done = end;
-    search = std::max(search, end);
   }
   if (done < text.size()) pieces.push_back({-1, done, text.size()});
   return pieces;

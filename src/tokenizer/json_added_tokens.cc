@@ -137,7 +137,8 @@ std::vector<AddedToken> JoinAddedTokens(const JsonView& list, const BpeModel& vo
   const auto max_id =
       static_cast<int64_t>(2 * (vocabulary.tokens().size() + own + rules.added_tokens.size()) + 100'000);
   for (size_t i = 0; i < own; ++i) joiner.ReadOwn(list.At(i), max_id);
-  for (const AddedToken& token : rules.added_tokens) joiner.AddListed(token, rules, max_id);
+  for (const AddedToken& token : rules.added_tokens)
+    joiner.AddListed(rules.WithFlagsOfRole(token, false), rules, max_id);
   for (const SpecialToken& special : rules.special_tokens) joiner.AddSpecial(special);
   return joiner.Take();
 }

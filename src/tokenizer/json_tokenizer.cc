@@ -120,7 +120,9 @@ struct TokenEntry {
 
 class JsonTokenizer : public Tokenizer {
  public:
-  JsonTokenizer(const JsonView& json, const ConfigRules& rules)
+  // `rebuilt`: transformers makes this tokenizer anew from tokenizer.model, whose own tokens it looks for in the text
+  // as it is (convert_slow_tokenizer.py, SpmConverter).
+  JsonTokenizer(const JsonView& json, const ConfigRules& rules, bool rebuilt)
       : normalizer_(Normalizer::Parse(Member(json, "normalizer"))),
         pre_tokenizer_(PreTokenizer::Parse(Member(json, "pre_tokenizer"))),
         decoder_(Decoder::Parse(json.At("decoder"))),
@@ -129,7 +131,10 @@ class JsonTokenizer : public Tokenizer {
     warnings_ = rules.warnings;
     notes_ = rules.notes;
     for (const std::string& token : bpe_.tokens()) entries_.push_back({decoder_.Decode(token), false});
-    for (const AddedToken& token : JoinAddedTokens(Member(json, "added_tokens"), bpe_, rules, &warnings_)) Add(token);
+    for (AddedToken& token : JoinAddedTokens(Member(json, "added_tokens"), bpe_, rules, &warnings_)) {
+      if (rebuilt && token.special && bpe_.IdOf(token.content) >= 0) token.normalized = false;
+      Add(token);
+    }
     ChooseBos(Member(json, "post_processor"), rules);
     if (const SpecialToken* eos = rules.Special("eos_token")) {
       eos_id_ = IdOfToken(eos->token.content);
@@ -281,8 +286,9 @@ std::string JsonTokenizer::TokenBytes(int32_t id, bool is_first) const {
 
 std::unique_ptr<Tokenizer> LoadTokenizerJson(std::string_view text, const std::string& file, const ConfigRules& rules) {
   Json json = base::ParseJson(text, file);
-  if (RebuildsSpaces(rules, json)) RebuildSpaces(rules, &json);
-  return std::make_unique<JsonTokenizer>(JsonView(json, file), rules);
+  const bool rebuilt = RebuildsSpaces(rules, json);
+  if (rebuilt) RebuildSpaces(rules, &json);
+  return std::make_unique<JsonTokenizer>(JsonView(json, file), rules, rebuilt);
 }
 
 }  // namespace hydrant::tokenizer

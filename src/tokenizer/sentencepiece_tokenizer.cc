@@ -58,6 +58,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   bool InRange(int32_t id) const { return id >= 0 && id < vocab_size(); }
   void AddPiece(const SentencePieceModel::Piece& piece);
   void AddToken(const AddedToken& token, const SentencePieceModel& model, size_t most, const std::string& file);
+  void WarnOfId(const AddedToken& token, const SentencePieceModel& model);
   int32_t NextId() const;
   void AddSpecial(const SpecialToken& special);
   void FindPieces(const SentencePieceModel& model);
@@ -77,6 +78,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   bool legacy_;
   bool prefix_space_ = true;  // not legacy: a space of our own before the text, and none else
   bool parses_special_;
+  std::string added_tokens_file_;  // in warnings
   std::string unknown_text_ = "<unk>";
   size_t unknown_length_ = 0;  // pieces of it
   bool strips_first_space_;
@@ -89,6 +91,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, const s
     : as_folder_(rules.of_folder),
       legacy_(!as_folder_ || (rules.legacy && rules.class_of != TokenizerClass::kCodeLlama)),
       parses_special_(!as_folder_ || !rules.split_special_tokens) {
+  added_tokens_file_ = rules.added_tokens_file;
   warnings_ = rules.warnings;
   notes_ = rules.notes;
   // As the library: the space of the dummy prefix is dropped where it put one.
@@ -104,7 +107,9 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, const s
   if (!status.ok()) throw FileError(file, std::string("the SentencePiece library refuses it: ") + status.message());
   for (const SentencePieceModel::Piece& piece : model.pieces) AddPiece(piece);
   const size_t most = 2 * (model.pieces.size() + rules.added_tokens.size()) + 100'000;
-  for (const AddedToken& token : rules.added_tokens) AddToken(token, model, most, file);
+  for (const AddedToken& token : rules.added_tokens) {
+    AddToken(as_folder_ ? rules.WithFlagsOfRole(token, true) : token, model, most, file);
+  }
   if (as_folder_) {
     for (const SpecialToken& special : rules.special_tokens) AddSpecial(special);
   }
@@ -147,11 +152,27 @@ void SentencePieceTokenizer::AddToken(const AddedToken& token, const SentencePie
       throw FileError(file, "has " + std::to_string(model.pieces.size()) + " pieces, but an added token has id " +
                                 std::to_string(token.id));
     }
+    if (as_folder_) WarnOfId(token, model);
     if (index >= entries_.size()) entries_.resize(index + 1);
     entries_[index] = {token.content, token.special, false};
   }
   added_tokens_.Add(token, token.content);
   added_ids_.emplace(token.content, token.id);
+}
+
+// Where transformers' numbers depend on what else is listed.
+void SentencePieceTokenizer::WarnOfId(const AddedToken& token, const SentencePieceModel& model) {
+  const int32_t other = IdOfToken(token.content);
+  std::string problem;
+  if (other >= 0) {
+    problem = "and " + std::to_string(other) + " as well";
+  } else if (static_cast<size_t>(token.id) > std::max(entries_.size(), model.pieces.size())) {
+    problem = "which leaves a gap behind " + std::to_string(entries_.size() - 1);
+  }
+  if (problem.empty()) return;
+  warnings_.push_back(added_tokens_file_ + ": added token " + base::DumpJson(token.content) + " has id " +
+                      std::to_string(token.id) + ", " + problem +
+                      ": the id listed here is used; transformers may number it, or tokens after it, otherwise");
 }
 
 // transformers counts the tokens that there are: the next id may lie in a gap.
@@ -270,19 +291,18 @@ std::vector<int32_t> SentencePieceTokenizer::EncodeAsFolder(std::string_view tex
     if (token != added_ids_.end() && (parse_special || !IsSpecial(token->second))) part.id = token->second;
   }
   bool begins_with_space_alone = false;
+  const auto put = [&](int32_t id, bool is_space) {
+    // The space before the text is none before a token with a role.
+    if (!legacy_ && begins_with_space_alone && ids.size() == 1 && roles_.contains(id)) ids.clear();
+    if (ids.empty()) begins_with_space_alone = is_space;
+    ids.push_back(id);
+  };
   for (const AddedTokenFinder::SlowPiece& part : parts) {
     if (part.id >= 0) {
-      // The space before the text is none before a token with a role.
-      const bool drops_space = !legacy_ && begins_with_space_alone && ids.size() == 1 && roles_.contains(part.id);
-      if (drops_space) ids.clear();
-      ids.push_back(part.id);
-      begins_with_space_alone = false;
+      put(part.id, false);
       continue;
     }
-    for (const std::string& piece : PiecesAfterUnknown(part.text)) {
-      begins_with_space_alone = ids.empty() && piece == kWordBoundary;
-      ids.push_back(IdOfPiece(piece));
-    }
+    for (const std::string& piece : PiecesAfterUnknown(part.text)) put(IdOfPiece(piece), piece == kWordBoundary);
   }
   return ids;
 }

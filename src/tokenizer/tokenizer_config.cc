@@ -28,6 +28,10 @@ constexpr std::array<std::string_view, 7> kRoles = {"bos_token", "eos_token", "u
 // Lists of such tokens; the second is transformers 5's name for the first.
 constexpr std::array<std::string_view, 2> kMoreTokens = {"additional_special_tokens", "extra_special_tokens"};
 
+// Special tokens of the CodeLlama classes, and their defaults.
+constexpr std::array<std::pair<std::string_view, const char*>, 4> kInfillTokens = {
+    {{"prefix_token", "▁<PRE>"}, {"middle_token", "▁<MID>"}, {"suffix_token", "▁<SUF>"}, {"eot_token", "▁<EOT>"}}};
+
 constexpr std::array<std::pair<std::string_view, TokenizerClass>, 7> kClasses = {
     {{"LlamaTokenizer", TokenizerClass::kLlama},
      {"LlamaTokenizerFast", TokenizerClass::kLlama},
@@ -100,7 +104,18 @@ AddedToken ReadSpecialToken(const JsonView& json) {
 void PutSpecial(const JsonView& value, std::string_view key, ConfigRules* rules) {
   AddedToken token = ReadSpecialToken(value);
   if (token.content.empty()) return;
-  rules->special_tokens.push_back({std::string(key), std::move(token), value.file()});
+  SpecialToken& special = rules->special_tokens.emplace_back();
+  special.key = key;
+  special.token = std::move(token);
+  special.file = value.file();
+  special.has_flags = value.is_object();
+}
+
+void ReadInfillTokens(const JsonView& config, ConfigRules* rules) {
+  for (const auto& [key, usual] : kInfillTokens) {
+    if (config.Has(key)) PutSpecial(config.At(key), key, rules);
+    if (config.raw().contains(key) && !config.Has(key)) rules->null_keys.emplace_back(key);
+  }
 }
 
 // Keys of `config` replace those that are there; the lists are joined.
@@ -127,8 +142,14 @@ void ReadSpecialTokens(const JsonView& config, ConfigRules* rules) {
 }
 
 void SortSpecialTokens(ConfigRules* rules) {
-  const auto place = [](const SpecialToken& special) {
-    return std::find(kRoles.begin(), kRoles.end(), special.key) - kRoles.begin();
+  const auto place = [](const SpecialToken& special) -> size_t {
+    for (size_t i = 0; i < kRoles.size(); ++i) {
+      if (kRoles[i] == special.key) return i;
+    }
+    for (size_t i = 0; i < kInfillTokens.size(); ++i) {
+      if (kInfillTokens[i].first == special.key) return kRoles.size() + 1 + i;
+    }
+    return kRoles.size();
   };
   std::stable_sort(rules->special_tokens.begin(), rules->special_tokens.end(),
                    [&](const SpecialToken& a, const SpecialToken& b) { return place(a) < place(b); });
@@ -174,6 +195,7 @@ void ReadAddedTokensDecoder(const JsonView& tokens, ConfigRules* rules) {
     rules->added_tokens.push_back(std::move(token));
   }
   rules->added_tokens_file = tokens.file();
+  rules->added_tokens_have_flags = true;
 }
 
 void SortAddedTokens(ConfigRules* rules) {
@@ -241,6 +263,19 @@ void ReadClassOfModel(const fs::path& folder, ConfigRules* rules) {
   }
 }
 
+// Of other classes they are no tokens.
+void SettleInfillTokens(ConfigRules* rules) {
+  for (const auto& [key, usual] : kInfillTokens) {
+    if (rules->class_of != TokenizerClass::kCodeLlama) {
+      std::erase_if(rules->special_tokens, [key = key](const SpecialToken& special) { return special.key == key; });
+    } else if (rules->Special(key) == nullptr && !rules->IsNull(key)) {
+      SpecialToken& special = rules->special_tokens.emplace_back();
+      special.key = key;
+      special.token = {.content = usual, .special = true};
+    }
+  }
+}
+
 void AddDefaults(ConfigRules* rules) {
   for (const DefaultToken& usual : kDefaults) {
     if (usual.class_of != rules->class_of || rules->Special(usual.key) != nullptr || rules->IsNull(usual.key)) continue;
@@ -270,6 +305,21 @@ bool ConfigRules::IsSpecial(std::string_view content) const {
                      [content](const SpecialToken& special) { return special.token.content == content; });
 }
 
+AddedToken ConfigRules::WithFlagsOfRole(AddedToken listed, bool slow) const {
+  for (const SpecialToken& special : special_tokens) {
+    if (special.token.content != listed.content) continue;
+    const bool is_object =
+        special.is_default ? slow || class_of == TokenizerClass::kQwen2 : special.has_flags && !added_tokens_have_flags;
+    if (!is_object) continue;
+    const bool was_special = listed.special;
+    const int32_t id = listed.id;
+    listed = special.token;
+    listed.id = id;
+    listed.special = listed.special || was_special;
+  }
+  return listed;
+}
+
 std::string EosNotAdded(const std::string& file) {
   return file + ": 'add_eos_token' is true and not followed: nothing could be generated after a prompt that ends";
 }
@@ -288,6 +338,7 @@ ConfigRules ParseConfigRules(std::string_view text, const std::string& file) {
   rules.prefix_space_is_null = json.contains("add_prefix_space") && !config.Has("add_prefix_space");
   rules.split_special_tokens = Flag(config, "split_special_tokens");
   ReadSpecialTokens(config, &rules);
+  ReadInfillTokens(config, &rules);
   if (config.Has("added_tokens_decoder")) ReadAddedTokensDecoder(config.At("added_tokens_decoder"), &rules);
   ReadUnfollowed(config, &rules);
   SortAddedTokens(&rules);
@@ -309,6 +360,7 @@ ConfigRules ReadConfigRules(const std::string& folder) {
   }
   ReadClassOfModel(path, &rules);
   AddDefaults(&rules);
+  SettleInfillTokens(&rules);
   SortAddedTokens(&rules);
   SortSpecialTokens(&rules);
   return rules;

@@ -23,6 +23,7 @@ struct SpecialToken {
   AddedToken token;         // id -1: the tokenizer finds it, or numbers it
   std::string file;         // that names it; empty: the class does
   bool is_default = false;  // of the class: counts where the vocabulary has it
+  bool has_flags = false;   // written as an object, which says how the token is found
 };
 
 // Everything may be absent.
@@ -46,7 +47,8 @@ struct ConfigRules {
   // added_tokens_decoder, else added_tokens.json; by id.
   std::vector<AddedToken> added_tokens = {};
   std::string added_tokens_file = {};
-  // In transformers' order: bos, eos, unk, sep, pad, cls, mask, additional ones.
+  bool added_tokens_have_flags = false;
+  // In transformers' order: bos, eos, unk, sep, pad, cls, mask, additional ones, CodeLlama's for infilling.
   std::vector<SpecialToken> special_tokens = {};
   std::vector<std::string> null_keys = {};  // such as "bos_token": null, which is no absence
 
@@ -57,6 +59,9 @@ struct ConfigRules {
   const SpecialToken* Special(std::string_view key) const;
   bool IsNull(std::string_view key) const;
   bool IsSpecial(std::string_view content) const;
+  // One of added_tokens, found as its role has it where that counts: an object beside added_tokens.json, and the
+  // defaults of classes that make objects of them (Qwen2, and the Llama classes' slow tokenizers).
+  AddedToken WithFlagsOfRole(AddedToken listed, bool slow) const;
 };
 
 // The warning for add_eos_token.

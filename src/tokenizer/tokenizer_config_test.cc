@@ -172,6 +172,52 @@ TEST(TokenizerConfigTest, TokensWithARoleAreFoundAndNumbered) {
               ElementsAre(1, 4012, 63, 4085, 4019, 65));
 }
 
+// Beside added_tokens.json, which has no flags, an object in another file says how the token is found.
+TEST(TokenizerConfigTest, TheObjectOfARoleSaysHowATokenOfTheOlderFileIsFound) {
+  const std::string mask = R"("mask_token":{"content":"<mask>","lstrip":true,"normalized":false})";
+  Folder model = Folder::WithModel().Config(R"({"tokenizer_class":"LlamaTokenizer"})");
+  model.Put("added_tokens.json", R"({"<mask>":4096})").Put("special_tokens_map.json", "{" + mask + "}");
+  EXPECT_THAT(model.Encode("a <mask> b"), ElementsAre(1, 261, 4096, 4012, 271));
+  Folder json = Folder::WithJson().Config(R"({"tokenizer_class":"Qwen2Tokenizer",)" + mask + "}");
+  json.Put("added_tokens.json", R"({"<mask>":1503})");
+  EXPECT_THAT(json.Encode("a <mask> b"), ElementsAre(64, 1503, 307));
+}
+
+TEST(TokenizerConfigTest, ARoleThatOnlyTheClassNamesIsFoundAsTheClassHasIt) {
+  const std::string rest = R"("added_tokens_decoder":{"2":{"content":"</s>","rstrip":true,"special":true}}})";
+  EXPECT_THAT(Folder::WithModel().Config(R"({"tokenizer_class":"LlamaTokenizer",)" + rest).Encode("a </s> b"),
+              ElementsAre(1, 261, 4012, 2, 4012, 271));
+}
+
+TEST(TokenizerConfigTest, CodeLlamaHasTokensForInfilling) {
+  const std::string head = R"({"tokenizer_class":"CodeLlamaTokenizer","prefix_token":"<PRE>","middle_token":null})";
+  EXPECT_THAT(Folder::WithModel().Config(head).Encode("a <PRE> b"), ElementsAre(1, 261, 4012, 4096, 271));
+  const Folder llama = Folder::WithModel().Config(R"({"tokenizer_class":"LlamaTokenizer","prefix_token":"<PRE>"})");
+  EXPECT_THAT(llama.Encode("<PRE>"), ElementsAre(1, 4012, 63, 4058, 3115, 65)) << "no token of that class";
+}
+
+TEST(TokenizerConfigTest, IdsBesideAModelFileThatTransformersMayNumberOtherwiseAreWarnedOf) {
+  const auto warning = [](const std::string& tokens) {
+    return Folder::WithModel()
+        .Config(R"({"tokenizer_class":"LlamaTokenizer"})")
+        .Put("added_tokens.json", tokens)
+        .Warning();
+  };
+  EXPECT_EQ(warning(R"({"<x>":4096,"<y>":4097})"), "");
+  EXPECT_THAT(warning(R"({"<x>":4096,"<y>":4098})"), HasSubstr("\"<y>\" has id 4098, which leaves a gap behind 4096"));
+  EXPECT_THAT(warning(R"({"the":4096})"), HasSubstr("\"the\" has id 4096, and "));
+}
+
+// A token may begin in white space that the one before it took.
+TEST(TokenizerConfigTest, WhiteSpaceThatATokenTookStillBeginsAnother) {
+  const Folder folder =
+      Folder::WithJson().Config(R"({"tokenizer_class":"Qwen2Tokenizer","added_tokens_decoder":{)"
+                                R"("1503":{"content":"<r>","rstrip":true,"normalized":false,"special":true},)"
+                                R"("1504":{"content":" bar","normalized":false}}})");
+  EXPECT_THAT(folder.Encode("<r> bar bar"), ElementsAre(1503, 1504, 1504));
+  EXPECT_THAT(folder.Encode("<r>  \n x"), ElementsAre(1503, 87));
+}
+
 TEST(TokenizerConfigTest, LlamaClassesPutBosByTheConfigAlone) {
   const auto ids = [](const std::string& more) {
     return Folder::WithLlamaJson().Config(R"({"tokenizer_class":"LlamaTokenizer")" + more + "}").Encode("hi");
@@ -192,6 +238,11 @@ TEST(TokenizerConfigTest, AddPrefixSpaceBesideATokenizerJsonRebuildsItsSpaces) {
   EXPECT_EQ(folder.Warning(), "");
   folder.Config(R"({"tokenizer_class":"LlamaTokenizer","add_prefix_space":true})");
   EXPECT_THAT(folder.Encode("hi <s>x"), ElementsAre(1, 293, 4020, 4012, 1, 1088));
+  // Of its own tokens it then makes ones that are looked for in the text as it is.
+  Json json = base::ReadJsonFile(folder.path() + "/tokenizer.json");
+  for (Json& token : json["added_tokens"]) token["normalized"] = true;
+  folder.Put("tokenizer.json", json.dump());
+  EXPECT_THAT(folder.Encode("a</s>b"), ElementsAre(1, 261, 2, 271));
 }
 
 TEST(TokenizerConfigTest, SplitSpecialTokensMakesThemText) {
