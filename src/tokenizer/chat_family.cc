@@ -20,13 +20,13 @@ struct FamilyRow {
   const char* name;
   const char* template_name;
   std::array<std::string_view, 2> words;      // all of them
-  std::array<std::string_view, 3> not_words;  // none of them
+  std::array<std::string_view, 4> not_words;  // none of them
 };
 
 // The first row that fits.
 constexpr std::array kRows = {
     // The first Vicuna spoke "### Human:"; it was published as a difference to LLaMA only.
-    FamilyRow{"Vicuna", "vicuna", {"vicuna", ""}, {"deltav0", "7bv0", "13bv0"}},
+    FamilyRow{"Vicuna", "vicuna", {"vicuna", ""}, {"deltav0", "7bv0", "13bv0", "stable"}},
     FamilyRow{"LongChat", "vicuna", {"longchat", ""}, {"", "", ""}},
     FamilyRow{"TinyLlama-Chat", "zephyr", {"tinyllama", "chat"}, {"chatv01", "chatv02", "chatv03"}},
     FamilyRow{"Zephyr", "zephyr", {"zephyr", ""}, {"stablelm", "gemma", ""}},
@@ -45,7 +45,7 @@ constexpr std::array kRows = {
     FamilyRow{"Mistral-Instruct", "mistral_v01", {"mistral", "instructv01"}, {"", "", ""}},
     FamilyRow{"Mistral-Instruct", "mistral", {"mistral", "instruct"}, {"nemo", "small", "large"}},
     FamilyRow{"Qwen1.5-Chat", "chatml_qwen15", {"qwen15", "chat"}, {"", "", ""}},
-    FamilyRow{"Qwen2.5-Instruct", "chatml", {"qwen25", "instruct"}, {"", "", ""}},
+    FamilyRow{"Qwen2.5-Instruct", "chatml_qwen25", {"qwen25", "instruct"}, {"", "", ""}},
     FamilyRow{"Qwen2-Instruct", "chatml", {"qwen2", "instruct"}, {"", "", ""}},
     FamilyRow{"Qwen3", "chatml_plain", {"qwen3", ""}, {"base", "embedding", "reranker"}},
 };

@@ -41,7 +41,7 @@ TEST(ChatFamilyTest, KnowsPublishedChatModels) {
                                        {"teknium/OpenHermes-2.5-Mistral-7B", "chatml_plain"},
                                        {"Qwen/Qwen1.5-7B-Chat", "chatml_qwen15"},
                                        {"Qwen/Qwen2-7B-Instruct", "chatml"},
-                                       {"Qwen/Qwen2.5-0.5B-Instruct", "chatml"},
+                                       {"Qwen/Qwen2.5-0.5B-Instruct", "chatml_qwen25"},
                                        {"Qwen/Qwen3-8B", "chatml_plain"}}) {
     EXPECT_EQ(TemplateFor(name), expected) << name;
     const auto names = TemplateNames();
@@ -50,11 +50,26 @@ TEST(ChatFamilyTest, KnowsPublishedChatModels) {
 }
 
 TEST(ChatFamilyTest, BaseModelsAreNoFamily) {
-  for (const char* name :
-       {"meta-llama/Llama-2-7b-hf", "Llama-2-7b", "huggyllama/llama-7b", "meta-llama/Meta-Llama-3-8B",
-        "meta-llama/Llama-3.1-8B", "mistralai/Mistral-7B-v0.1", "Qwen/Qwen2-7B", "Qwen/Qwen1.5-7B", "Qwen/Qwen2.5-7B",
-        "Qwen/Qwen3-8B-Base", "codellama/CodeLlama-7b-hf", "tale-14m", "base", "", "/", "..", "vicuna/Llama-2-7b-hf",
-        "lmsys/vicuna-7b-delta-v0"}) {
+  for (const char* name : {"meta-llama/Llama-2-7b-hf",
+                           "Llama-2-7b",
+                           "huggyllama/llama-7b",
+                           "meta-llama/Meta-Llama-3-8B",
+                           "meta-llama/Llama-3.1-8B",
+                           "mistralai/Mistral-7B-v0.1",
+                           "Qwen/Qwen2-7B",
+                           "Qwen/Qwen1.5-7B",
+                           "Qwen/Qwen2.5-7B",
+                           "Qwen/Qwen3-8B-Base",
+                           "codellama/CodeLlama-7b-hf",
+                           "tale-14m",
+                           "base",
+                           "",
+                           "/",
+                           "..",
+                           "vicuna/Llama-2-7b-hf",
+                           "lmsys/vicuna-7b-delta-v0",
+                           "CarperAI/stable-vicuna-13b-delta",
+                           "TheBloke/stable-vicuna-13B-HF"}) {
     EXPECT_EQ(TemplateFor(name), "") << name;
   }
 }

@@ -157,6 +157,10 @@ std::string ChatMl(const Conversation& chat, const std::string& default_system) 
 
 std::string ChatMlQwen2(const Conversation& chat) { return ChatMl(chat, "You are a helpful assistant."); }
 std::string ChatMlQwen15(const Conversation& chat) { return ChatMl(chat, "You are a helpful assistant"); }
+// Of Qwen2.5's template the part without tools, whose Jinja text is not recognised: that prints tools too.
+std::string ChatMlQwen25(const Conversation& chat) {
+  return ChatMl(chat, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.");
+}
 std::string ChatMlPlain(const Conversation& chat) { return ChatMl(chat, ""); }
 
 std::string Mistral(const Conversation& chat, const std::string& after_eos) {
@@ -211,6 +215,7 @@ constexpr std::array kTemplates = {
     Template{"llama-3.1", &Llama31, kLlama3Bos, "<|eot_id|>", "<|eot_id|>", 4613, 0xCC0368E1FFB6B958},
     Template{"chatml", &ChatMlQwen2, "", "<|im_end|>", "<|im_end|>", 328, 0x8A87094E0E1E24C5},
     Template{"chatml_qwen15", &ChatMlQwen15, "", "<|im_end|>", "<|im_end|>", 327, 0xC867DA37C989D41F},
+    Template{"chatml_qwen25", &ChatMlQwen25, "", "<|im_end|>", "<|im_end|>", 0, 0},
     Template{"chatml_plain", &ChatMlPlain, "", "<|im_end|>", "<|im_end|>", 196, 0x88BF4138D5C826F0},
     Template{"mistral", &MistralV02, "<s>", "</s>", "", 470, 0x8C734B90B4F8D84D},
     Template{"mistral_v01", &MistralV01, "<s>", "</s>", "", 477, 0xC730ACC029CE6EE0},

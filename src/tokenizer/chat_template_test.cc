@@ -54,7 +54,7 @@ size_t CheckGolden(const Json& golden) {
 
 TEST(ChatTemplateTest, RendersTheCommittedPrompts) {
   const Json golden = base::ReadJsonFile(test::SourceDir() + "/tests/golden/chat_templates_subset.json");
-  EXPECT_EQ(golden["families"].size(), TemplateNames().size());
+  EXPECT_EQ(golden["families"].size() + 1, TemplateNames().size());  // chatml_qwen25 has a test of its own
   EXPECT_EQ(CheckGolden(golden), 11U * 16 * 2);
 }
 
@@ -68,6 +68,13 @@ TEST(ChatTemplateTest, RendersAndRecognisesAllReferenceTemplates) {
     jinja[jinja.size() / 2] ^= 1;
     EXPECT_EQ(RecognizeTemplate(jinja), "") << name;
   }
+}
+
+TEST(ChatTemplateTest, Qwen25NamesItselfWithoutASystemMessage) {
+  const std::vector<Message> messages = {{"user", "Hi"}};
+  EXPECT_EQ(RenderTemplate("chatml_qwen25", messages, UsualTokens("chatml_qwen25"), true),
+            "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }
 
 TEST(ChatTemplateTest, PrintsMessagesOfToolsAsJson) {
