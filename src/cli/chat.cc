@@ -219,7 +219,7 @@ void Chat::SetNamed(const std::string& name, const std::string& value) {
     if (value.empty()) return Print(fmt::format("{} {}\n", name, setting.get(request_)));
     setting.set(name, value, changed);
     if (name == "temperature") temperature_given_ = true;
-    if (IsFilter(name) && changed.sampling.temperature <= 0 && !temperature_given_) {
+    if (IsFilter(name) && IsOn(name, changed.sampling) && changed.sampling.temperature <= 0 && !temperature_given_) {
       changed.sampling.temperature = TemperatureOf(options_.engine.model).value;
       Print(fmt::format("temperature {}: at 0 {} means nothing\n", ShortestDouble(changed.sampling.temperature), name));
     }

@@ -259,7 +259,8 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   if (flags.Given("--temperature")) options.temperature_from = "flag";
   for (const Setting& setting : SamplingSettings()) {
     const std::string flag = "--" + std::string(setting.name);
-    if (IsFilter(setting.name) && flags.Given(flag) && !flags.Given("--temperature") && options.filter_alone.empty()) {
+    if (IsFilter(setting.name) && IsOn(setting.name, options.request.sampling) && !flags.Given("--temperature") &&
+        options.filter_alone.empty()) {
       options.filter_alone = flag;
     }
   }

@@ -56,6 +56,11 @@ TEST(RunTest, AFilterWithoutATemperatureSamplesAndSaysSo) {
     EXPECT_EQ(JsonOf(other)["temperature"], 1);
     EXPECT_THAT(other.err, HasSubstr(more[0] + " is given without --temperature"));
   }
+  for (const auto& [flag, off] : {std::pair{"--top-k", "0"}, {"--top-p", "1"}, {"--min-p", "0"}}) {
+    const Outcome other = Hydrant(Ids(Model(), {flag, off, "--json"}));
+    EXPECT_EQ(JsonOf(other)["temperature"], 0) << flag;
+    EXPECT_EQ(other.err, "") << flag;
+  }
 }
 
 TEST(RunTest, ATemperatureOfZeroThatIsGivenIsGreedyBesideFilters) {

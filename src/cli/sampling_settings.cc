@@ -73,6 +73,10 @@ constexpr std::array kSettings = {
 std::span<const Setting> SamplingSettings() { return kSettings; }
 const Setting& MaxTokensSetting() { return kMaxTokens; }
 bool IsFilter(std::string_view name) { return name == "top-k" || name == "top-p" || name == "min-p"; }
+bool IsOn(std::string_view filter, const SamplingOptions& sampling) {
+  if (filter == "top-k") return sampling.top_k > 0;
+  return filter == "top-p" ? sampling.top_p < 1 : sampling.min_p > 0;
+}
 
 ModelTemperature TemperatureOf(const std::string& model_folder) {
   const std::string file = (std::filesystem::path(model_folder) / "generation_config.json").string();

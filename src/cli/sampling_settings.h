@@ -23,6 +23,8 @@ std::span<const Setting> SamplingSettings();
 const Setting& MaxTokensSetting();
 // Of the sampling settings, those that leave tokens out: they mean nothing at temperature 0.
 bool IsFilter(std::string_view name);
+// Is that filter set to a value that takes tokens away?
+bool IsOn(std::string_view filter, const SamplingOptions& sampling);
 
 // The temperature that is meant where somebody samples and names none: that of generation_config.json where it has one
 // above 0, whatever `do_sample` says there, as transformers and vLLM do when they sample; else 1.

@@ -94,6 +94,7 @@ TEST(WhatFilesSayTest, AnotherLmHeadUnderATiedConfigIsUsedByAllCommands) {
   EXPECT_THAT(convert.err, HasSubstr(warning));
   EXPECT_THAT(JsonOf(convert)["warnings"].dump(), HasSubstr("lm_head.weight"));
   EXPECT_EQ(JsonOf(run(out))["token_ids"], Json({279, 260, 265, 276, 2}));
+  EXPECT_EQ(JsonOf(Hydrant({"inspect", out, "--json"}))["base"]["tied_embeddings"], false);
 }
 
 TEST(WhatFilesSayTest, AnF16CacheThatOverflowsNamesTheOtherTypes) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/paths.h"
@@ -310,6 +311,19 @@ void CopyFiles(const std::string& from, const std::string& to) {
   }
 }
 
+// A packed lm head could no longer be compared with the embedding: where the source's own is another, the copy of
+// config.json says so.
+void CorrectConfig(const model::ModelConfig& config, const std::string& folder) {
+  const std::string file = (fs::path(folder) / "config.json").string();
+  base::Json json = base::ReadJsonFile(file);
+  if (config.tied_embeddings || json.value("tie_word_embeddings", base::Json()) != true) return;
+  json["tie_word_embeddings"] = false;
+  const std::string text = json.dump(2, ' ', false, base::Json::error_handler_t::replace) + "\n";
+  base::AtomicFile output(file);
+  output.Write(text.data(), text.size());
+  output.Keep();
+}
+
 void CheckOptions(const ConvertOptions& options, const FolderKind& kind) {
   if (!kind.base && !kind.heads) {
     throw FileError(options.in, "holds no model and no draft heads", "'hydrant inspect' says what a folder holds");
@@ -391,6 +405,7 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
     writer.Finish();
   }
   CopyFiles(options.in, folder.path());
+  if (kind.base) CorrectConfig(loaded.base->config, folder.path());
   WriteSummary(options, kind, report, folder.path());
   folder.Keep();
   report.warnings = std::move(loaded.warnings);

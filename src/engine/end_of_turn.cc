@@ -31,7 +31,7 @@ class Finder {
     if (id < 0 || id >= config_.vocab_size) return;  // the model cannot say it
     for (EosToken& token : found_.tokens) {
       if (token.id != id) continue;
-      token.named_by.push_back(named_by);
+      if (std::ranges::find(token.named_by, named_by) == token.named_by.end()) token.named_by.push_back(named_by);
       return;
     }
     const std::array<int32_t, 1> one = {id};
