@@ -21,7 +21,7 @@ namespace {
 using base::Json;
 using base::JsonView;
 
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2;
 constexpr size_t kMostBytes = size_t{4} << 20;
 constexpr size_t kMostKinds = 64;
 

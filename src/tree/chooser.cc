@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -12,15 +11,11 @@
 namespace hydrant::tree {
 namespace {
 
-constexpr size_t kRecent = 16;       // times of a tree that are kept
-constexpr int64_t kKnown = 3;        // steps after which a cost is believed
 constexpr int64_t kFirstGap = 32;    // steps until a tree near the best is measured again; then twice as many
 constexpr int64_t kLookEvery = 4;    // at most one step in so many goes to another tree than the best
 constexpr double kNear = 0.7;        // of the best rate
-constexpr double kDoubt = 1.0;       // mean deviations that a cost may lie below what was measured
-constexpr double kSpeedGain = 0.25;  // of what the last times have in common, per step
-constexpr double kOdd = 0.3;         // logarithm of a time over what it should be, from which it is odd
-constexpr int32_t kMostOdd = 32;     // odd times in a row that are not believed
+constexpr double kDoubt = 1.0;       // standard deviations that a cost may lie below what is believed
+constexpr int64_t kLongPause = 8;    // plain steps after which the first drafting step says little of its tree
 constexpr double kMargin = 1.02;     // by which drafting must beat plain decoding
 constexpr double kCuriosity = 1.05;  // what a tree that was never tried is given
 constexpr int64_t kOpening = 4;      // steps that take turns between nothing and a chain of two
@@ -38,22 +33,10 @@ constexpr double kNodeSteps = 4;   // that the mean of a rank weighs for one nod
 // What is believed of cost, over that of a plain step: a row, and a level of heads.
 constexpr double kRowCost = 0.02, kLevelCost = 0.04;
 
-// The lower third (of three times the least: the first ones of a tree are often taken with cold caches), and the
-// median.
-std::pair<double, double> LowerThirdAndMedian(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t last = values.size() - 1;
-  return {values[last / 3], (values[last / 2] + values[(last + 1) / 2]) / 2};
-}
-
-double MiddleOf(std::array<double, 3> values) {
-  std::ranges::sort(values);
-  return values[1];
-}
-
 }  // namespace
 
-TreeChooser::TreeChooser(std::span<const NamedTopology> family) : family_(family), costs_(family.size()) {
+TreeChooser::TreeChooser(std::span<const NamedTopology> family)
+    : family_(family), times_(family.size()), looks_(family.size()) {
   HYDRANT_CHECK(!family.empty() && family.front().topology.num_nodes() == 1);
   forest_.emplace_back();
   for (const NamedTopology& tree : family) AddToForest(tree.topology);
@@ -77,13 +60,15 @@ void TreeChooser::AddToForest(const Topology& topology) {
 
 void TreeChooser::Observe(const StepOutcome& outcome) {
   HYDRANT_CHECK(!outcome.walks.empty());
-  Cost& cost = costs_[static_cast<size_t>(next_)];
-  ++cost.steps;
+  Look& look = looks_[static_cast<size_t>(next_)];
+  ++look.steps;
   ++step_;
-  cost.gap = looking_ ? std::min(2 * cost.gap, kLongestPause) : kFirstGap;
-  cost.next_look = step_ + cost.gap;
-  TakeTime(cost, outcome.milliseconds);
-  last_tree_ = next_;
+  look.gap = looking_ ? std::min(2 * look.gap, kLongestPause) : kFirstGap;
+  look.next = step_ + look.gap;
+  // The first drafting step after a pause also hands the heads what was committed meanwhile.
+  const bool catches_up = next_ != 0 && plain_in_a_row_ >= kLongPause && times_.count(static_cast<size_t>(next_)) > 0;
+  if (!catches_up) times_.Observe(static_cast<size_t>(next_), outcome.milliseconds, CostOf(next_));
+  plain_in_a_row_ = next_ == 0 ? plain_in_a_row_ + 1 : 0;
   if (next_ != 0) {
     ++drafting_steps_;
     ++steps_since_pause_;
@@ -98,44 +83,17 @@ void TreeChooser::Observe(const StepOutcome& outcome) {
     }
     UpdateYields();
     const auto sequences = static_cast<double>(outcome.walks.size());
-    const bool lost = static_cast<double>(tokens) * costs_.front().value < cost.value * sequences;
+    const bool lost = static_cast<double>(tokens) < CostOf(next_) * sequences;
     losses_ = lost ? losses_ + 1 : 0;
     if (probe_left_ > 0) --probe_left_;
   }
+  const int32_t taken = next_;
+  const bool asks = times_.unsettled() && !checking_ && step_ > kOpening && probe_left_ == 0;
   Choose();
-}
-
-// The machine's speed changes while others use it. Steps with the tree of the step before tell how: what the last three
-// of them have in common (the middle one) moves speed_, and times that are still far off say nothing of the tree. Steps
-// that go to another tree tell what that one takes at this speed.
-void TreeChooser::TakeTime(Cost& cost, double milliseconds) {
-  milliseconds = std::max(milliseconds, 1e-6);
-  if (calibrating_ > 0) {
-    if (cost.count == 0) return;
-    const double ratio = milliseconds / cost.value;
-    speed_ = calibrated_once_ ? std::min(speed_, ratio) : ratio;
-    calibrated_once_ = true;
-    --calibrating_;
-    return;
-  }
-  // Over the middle: beside any lower value the speed would seem to fall all the time.
-  const auto surprise = [&] { return std::log(milliseconds / (cost.middle * speed_)); };
-  if (cost.count > 0) {
-    ++surprises_;
-    deviation_ +=
-        (std::min(std::abs(surprise()), 0.5) - deviation_) / static_cast<double>(std::min<int64_t>(surprises_, 32));
-  }
-  if (cost.count >= kKnown && next_ == last_tree_) {
-    last_surprises_ = {surprise(), last_surprises_[0], last_surprises_[1]};
-    speed_ *= std::exp(kSpeedGain * std::clamp(MiddleOf(last_surprises_), -1.5, 1.5));
-    odd_times_ = std::abs(surprise()) > kOdd ? odd_times_ + 1 : 0;
-    if (odd_times_ > 0 && odd_times_ <= kMostOdd) return;
-  }
-  const auto slot = static_cast<size_t>(cost.count) % kRecent;
-  if (cost.recent.size() <= slot) cost.recent.resize(slot + 1);
-  cost.recent[slot] = milliseconds / speed_;
-  ++cost.count;
-  std::tie(cost.value, cost.middle) = LowerThirdAndMedian(cost.recent);
+  checking_ =
+      asks && next_ != 0;  // one step with the tree before tells whether the machine has changed or the tree is dear
+  if (checking_) next_ = last_tree_;
+  last_tree_ = taken;
 }
 
 void TreeChooser::TakeWalk(std::span<const VisitedNode> walk) {
@@ -190,36 +148,36 @@ double TreeChooser::BelievedExcess(int32_t tree) const {
 
 // Measured, or from the measured trees that are believed to be the next cheaper and the next dearer ones.
 double TreeChooser::CostOf(int32_t tree) const {
-  if (costs_[static_cast<size_t>(tree)].count > 0) return costs_[static_cast<size_t>(tree)].value;
+  if (tree == 0 || IsMeasured(tree)) return times_.Cost(static_cast<size_t>(tree));
   const double excess = BelievedExcess(tree);
   int32_t below = 0, above = -1;
-  for (int32_t other = 0; other < static_cast<int32_t>(family_.size()); ++other) {
-    if (costs_[static_cast<size_t>(other)].count == 0) continue;
+  for (int32_t other = 1; other < static_cast<int32_t>(family_.size()); ++other) {
+    if (!IsMeasured(other)) continue;
     const double its = BelievedExcess(other);
     if (its <= excess && its >= BelievedExcess(below)) below = other;
     if (its > excess && (above < 0 || its < BelievedExcess(above))) above = other;
   }
-  const double plain = costs_.front().value, low = costs_[static_cast<size_t>(below)].value;
-  double slope = plain;
+  const double low = times_.Cost(static_cast<size_t>(below));
+  double slope = 1;
   if (above >= 0) {
-    slope = (costs_[static_cast<size_t>(above)].value - low) / (BelievedExcess(above) - BelievedExcess(below));
+    slope = (times_.Cost(static_cast<size_t>(above)) - low) / (BelievedExcess(above) - BelievedExcess(below));
   } else if (below > 0) {
-    slope = std::max((low - plain) / BelievedExcess(below), 0.1 * plain);
+    slope = std::max((low - 1) / BelievedExcess(below), 0.1);
   }
-  return low + slope * (excess - BelievedExcess(below));
+  return std::max(low + slope * (excess - BelievedExcess(below)), 0.1);
 }
 
 double TreeChooser::RateOf(int32_t tree) const {
   const double rate = yields_[static_cast<size_t>(tree)] / CostOf(tree);
-  return costs_[static_cast<size_t>(tree)].count > 0 ? rate : rate * kCuriosity;
+  return IsMeasured(tree) ? rate : rate * kCuriosity;
 }
 
 // Sizes grow step by step: a tree is tried when one of half its believed cost was.
 bool TreeChooser::MayTry(int32_t tree) const {
-  if (costs_[static_cast<size_t>(tree)].count > 0) return true;
+  if (tree == 0 || IsMeasured(tree)) return true;
   double most = 0;
   for (int32_t other = 0; other < static_cast<int32_t>(family_.size()); ++other) {
-    if (costs_[static_cast<size_t>(other)].count > 0) most = std::max(most, BelievedExcess(other));
+    if (IsMeasured(other)) most = std::max(most, BelievedExcess(other));
   }
   return BelievedExcess(tree) <= 2 * most + 2 * kLevelCost;
 }
@@ -236,18 +194,18 @@ int32_t TreeChooser::Best() const { return BestOf(0); }
 
 TreeEstimate TreeChooser::EstimateOf(int32_t tree) const {
   const auto t = static_cast<size_t>(tree);
-  const double cost = CostOf(tree), plain = costs_.front().value;
+  const double cost = CostOf(tree);
   return {.tree = tree,
-          .steps = costs_[t].steps,
-          .milliseconds = cost * speed_,
-          .relative_cost = plain > 0 ? cost / plain : 1,
+          .steps = looks_[t].steps,
+          .milliseconds = step_ > 0 ? cost * times_.Milliseconds(0) : 0,
+          .relative_cost = cost,
           .tokens_per_step = yields_[t]};
 }
 
 std::vector<TreeEstimate> TreeChooser::Estimates() const {
   std::vector<TreeEstimate> estimates;
   for (int32_t tree = 0; tree < static_cast<int32_t>(family_.size()); ++tree) {
-    if (costs_[static_cast<size_t>(tree)].count > 0) estimates.push_back(EstimateOf(tree));
+    if (IsMeasured(tree)) estimates.push_back(EstimateOf(tree));
   }
   return estimates;
 }
@@ -258,12 +216,12 @@ int32_t TreeChooser::RivalOf(int32_t best) const {
   int32_t rival = best;
   double most = RateOf(best);
   for (int32_t tree = 0; tree < static_cast<int32_t>(family_.size()); ++tree) {
-    const Cost& cost = costs_[static_cast<size_t>(tree)];
-    if (tree == best || cost.count == 0) continue;
-    const double doubt = kDoubt * deviation_ / std::sqrt(static_cast<double>(std::min<int64_t>(cost.count, kRecent)));
+    if (tree == best || !IsMeasured(tree)) continue;
+    const Look& look = looks_[static_cast<size_t>(tree)];
+    const double doubt = kDoubt * times_.Doubt(static_cast<size_t>(tree), static_cast<size_t>(best));
     double hope = RateOf(tree) * std::exp(doubt);
     // Whether drafting pays at all is worth a plain step now and then, however far it is behind.
-    if (step_ >= cost.next_look) hope = tree == 0 && step_ >= cost.next_look + cost.gap ? 2 * most : hope / kNear;
+    if (step_ >= look.next) hope = tree == 0 && step_ >= look.next + look.gap ? 2 * most : hope / kNear;
     if (hope <= most) continue;
     most = hope;
     rival = tree;

@@ -3,7 +3,6 @@
 // The reasoning: docs/algorithms/tree_auto.md
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "base/json.h"
 #include "tree/parse.h"
+#include "tree/step_times.h"
 #include "tree/topology.h"
 
 namespace hydrant::tree {
@@ -63,15 +63,11 @@ class TreeChooser {
   static constexpr int64_t kLongestPause = 4096;
 
  private:
-  // Times of the last steps with one tree, divided by speed_.
-  struct Cost {
-    std::vector<double> recent;
-    int64_t count = 0;      // of all, those before Learned included
-    int64_t steps = 0;      // of this chooser
-    int64_t gap = 32;       // steps until it is measured again, if it is not the best
-    int64_t next_look = 0;  // when that is
-    double value = 0;       // the lower third of `recent`: what is compared
-    double middle = 0;      // its median: what a time with this tree is expected to be
+  // When a tree is measured again, if it is not the best.
+  struct Look {
+    int64_t steps = 0;  // taken with the tree, by this chooser
+    int64_t gap = 32;   // steps until then
+    int64_t next = 0;   // when that is
   };
   // A node of any tree of the family.
   struct Node {
@@ -84,9 +80,9 @@ class TreeChooser {
   void AddToForest(const Topology& topology);
   std::vector<int32_t> PathOf(int32_t node) const;
   int32_t NodeAt(std::span<const int64_t> path) const;
-  void TakeTime(Cost& cost, double milliseconds);
   void TakeWalk(std::span<const VisitedNode> walk);
   void UpdateYields();
+  bool IsMeasured(int32_t tree) const { return times_.count(static_cast<size_t>(tree)) > 0; }
   double BelievedExcess(int32_t tree) const;
   double CostOf(int32_t tree) const;
   double RateOf(int32_t tree) const;
@@ -98,18 +94,15 @@ class TreeChooser {
   void Choose();
 
   std::span<const NamedTopology> family_;
-  std::vector<Cost> costs_;                  // [family]
+  StepTimes times_;                          // [family]
+  std::vector<Look> looks_;                  // [family]
   std::vector<std::vector<int32_t>> nodes_;  // [family] of [drafted nodes]: each one's index in forest_
   std::vector<double> yields_;               // [family] tokens per step
   std::vector<Node> forest_;                 // the root first, parents before children
-  double speed_ = 1;                         // milliseconds now over those of the first steps
-  double deviation_ = 0;                     // mean, of the logarithm of a time from what it should be
-  int64_t surprises_ = 0;                    // that it is the mean of
-  std::array<double, 3> last_surprises_ = {};
-  int32_t odd_times_ = 0;    // in a row
-  int32_t last_tree_ = -1;   // of the step before
-  int32_t calibrating_ = 0;  // steps that tell the speed, after Learn
-  bool calibrated_once_ = false, learned_ = false;
+  int64_t plain_in_a_row_ = 0;
+  bool learned_ = false;
+  bool checking_ = false;  // is next_ taken because the last time was odd?
+  int32_t last_tree_ = 0;  // of the step before the last
   int64_t step_ = 0, drafting_steps_ = 0, steps_since_pause_ = 0;
   int32_t losses_ = 0;  // losing steps in a row
   int64_t pause_ = kFirstPause, paused_until_ = -1;

@@ -14,12 +14,12 @@ using base::Json;
 using base::JsonView;
 
 constexpr double kLearnedSteps = 32;      // that what was seen before weighs
-constexpr int64_t kMostLearnedTimes = 8;  // of a tree, likewise
-constexpr int32_t kCalibrationSteps = 3;  // until the machine's speed of today is known
+constexpr double kOtherDay = 0.05;        // that costs are in doubt from one run to the next, added to what they were
 constexpr int64_t kPauseAfterLearn = 64;  // where drafting did not pay
 constexpr int64_t kLongestLearnedPause = 128;
 constexpr size_t kMostEntries = 4096;
 constexpr double kLeastTime = 1e-6, kMostTime = 1e9;  // milliseconds
+constexpr double kLeastCost = 1e-3, kMostCost = 1e6;
 
 double NumberIn(const JsonView& view, double least, double most) {
   const double value = view.Number();
@@ -59,11 +59,13 @@ Json TreeChooser::Learned() const {
   Json json = {
       {"paused", step_ < paused_until_}, {"pause", pause_}, {"trees", Json::array()}, {"nodes", Json::array()}};
   for (size_t tree = 0; tree < family_.size(); ++tree) {
-    if (costs_[tree].count == 0) continue;
+    if (times_.count(tree) == 0) continue;
     json["trees"].push_back({{"name", family_[tree].name},
                              {"choices", family_[tree].topology.Paths()},
-                             {"steps", costs_[tree].count},
-                             {"milliseconds", std::clamp(costs_[tree].value * speed_, kLeastTime, kMostTime)},
+                             {"steps", times_.count(tree)},
+                             {"milliseconds", std::clamp(times_.Milliseconds(tree), kLeastTime, kMostTime)},
+                             {"cost", std::clamp(times_.Cost(tree), kLeastCost, kMostCost)},
+                             {"doubt", times_.Doubt(tree)},
                              {"tokens_per_step", yields_[tree]}});
   }
   for (size_t node = 1; node < forest_.size(); ++node) {
@@ -80,15 +82,16 @@ void TreeChooser::Learn(const JsonView& learned) {
   const JsonView trees = ListIn(learned, "trees"), nodes = ListIn(learned, "nodes");
   for (size_t i = 0; i < trees.Size(); ++i) {
     const JsonView entry = trees.At(i);
-    const double cost = NumberIn(entry.At("milliseconds"), kLeastTime, kMostTime);
+    const double milliseconds = NumberIn(entry.At("milliseconds"), kLeastTime, kMostTime);
+    const double cost = NumberIn(entry.At("cost"), kLeastCost, kMostCost);
+    const double doubt = NumberIn(entry.At("doubt"), 0, 10);
+    const int64_t steps = entry.At("steps").Int(1, int64_t{1} << 50);
     const Json& choices = entry.At("choices").raw();
     const auto same = [&](const NamedTopology& tree) { return Json(tree.topology.Paths()) == choices; };
     const auto tree = std::ranges::find_if(family_, same);
     if (tree == family_.end()) continue;
-    Cost& known = next.costs_[static_cast<size_t>(tree - family_.begin())];
-    known.count = std::min(entry.At("steps").Int(1, int64_t{1} << 50), kMostLearnedTimes);
-    known.recent.assign(static_cast<size_t>(known.count), cost);
-    known.value = known.middle = cost;
+    const auto index = static_cast<size_t>(tree - family_.begin());
+    next.times_.Recall(index, index == 0 ? milliseconds : cost, std::hypot(doubt, kOtherDay), steps);
   }
   for (size_t i = 0; i < nodes.Size(); ++i) {
     const JsonView entry = nodes.At(i);
@@ -101,13 +104,16 @@ void TreeChooser::Learn(const JsonView& learned) {
   }
   const bool paused = learned.At("paused").Bool();
   next.pause_ = std::min(learned.At("pause").Int(kFirstPause, kLongestPause), kLongestLearnedPause);
-  const auto drafted = std::ranges::count_if(next.costs_, [](const Cost& cost) { return cost.count > 0; });
-  if (next.costs_.front().count == 0 || drafted < 2) return;  // the opening's steps are all there was
-  next.learned_ = true;
-  next.calibrating_ = kCalibrationSteps;
-  next.drafting_steps_ = kMostLosses;
   next.Forget(kLearnedSteps);
   next.UpdateYields();
+  int64_t drafted = 0;
+  for (size_t tree = 1; tree < family_.size(); ++tree) drafted += next.times_.count(tree);
+  next.learned_ = next.times_.count(0) > 0 && drafted >= kMostLosses;  // else it begins as without, but knows that
+  if (!next.learned_) {
+    *this = std::move(next);
+    return;
+  }
+  next.drafting_steps_ = kMostLosses;
   if (paused || next.Best() == 0) {
     next.paused_until_ = kPauseAfterLearn;
     next.probe_left_ = 2;

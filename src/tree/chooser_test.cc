@@ -202,6 +202,29 @@ TEST(TreeChooserTest, ABusyMomentAtTheBeginningIsForgotten) {
   }
 }
 
+// Whatever a run sees of the machine's speed, the next begins with the same costs: forty runs, each on a machine of
+// another speed, some of whose steps are disturbed.
+TEST(TreeChooserTest, WhatIsLearnedDoesNotDriftFromRunToRun) {
+  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
+  for (const auto& chance : {kGood, kPoor, kNever}) {
+    std::mt19937 random(11);
+    base::Json learned = TreeChooser(family).Learned();
+    for (int run = 0; run < 40; ++run) {
+      TreeChooser chooser(family);
+      chooser.Learn(base::JsonView(learned, "learned"));
+      const double speed = std::exp(std::normal_distribution(0.0, 0.5)(random));
+      const auto cost = [&](const Topology& tree) { return speed * Steep(tree) * (random() % 8 == 0 ? 1.8 : 1); };
+      Decode(chooser, family, {.cost = cost, .chance = chance, .noise = 0.05}, 20 + static_cast<int>(random() % 100),
+             random);
+      learned = chooser.Learned();
+      for (const TreeEstimate& estimate : chooser.Estimates()) {  // a tree may have been seen once, disturbed
+        const double truth = Steep(family[static_cast<size_t>(estimate.tree)].topology);
+        EXPECT_LT(std::abs(std::log(estimate.relative_cost / truth)), std::log(2.2)) << run << " " << estimate.tree;
+      }
+    }
+  }
+}
+
 TEST(TreeChooserTest, WithoutHeadsOrWithOddTimesItStillAnswers) {
   const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
   TreeChooser alone(std::span<const NamedTopology>(family).first(1));

@@ -70,7 +70,9 @@ std::vector<NamedTopology> TreeFamily(std::span<const NamedTopology> own, const 
     if (stop == kRows.size() || rows != kRows[stop]) continue;
     AddIfNew("tree of " + std::to_string(rows - 1), Topology::FromPaths(paths), limits, family);
   }
-  for (const NamedTopology& tree : own) AddIfNew(tree.name, tree.topology, limits, family);
+  for (const NamedTopology& tree : own) {
+    AddIfNew(tree.name.substr(tree.name.rfind('/') + 1), tree.topology, limits, family);  // a file without its folder
+  }
   return family;
 }
 
