@@ -149,7 +149,7 @@ TEST(RunTest, KeepsWhatAutoTreesLearn) {
   EXPECT_EQ(second["token_ids"], first["token_ids"]);
   // A file that cannot be used is said to be one, and replaced.
   const std::string file = std::filesystem::directory_iterator(memory)->path();
-  for (const char* text : {"{", "{\"format\":1}", "[1]", "\xff"}) {
+  for (const char* text : {"{", "{\"format\":2}", "[1]", "\xff"}) {
     std::ofstream(file, std::ios::binary) << text;
     const Json after = JsonOf(Hydrant(args));
     EXPECT_THAT(base::DumpJson(after["warnings"]), HasSubstr("learned before is not used")) << text;
