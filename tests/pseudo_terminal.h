@@ -62,6 +62,20 @@ class PseudoTerminal {
     return before;
   }
 
+  void Send(int signal) const { kill(child_, signal); }
+  // The terminal's window is closed; the exit code.
+  int HangUp() {
+    close(std::exchange(terminal_, -1));
+    return Wait();
+  }
+  // What has been shown and is still to come.
+  std::string Rest() {
+    char bytes[4096];
+    for (ssize_t got = 0; (got = read(terminal_, bytes, sizeof bytes)) > 0;)
+      shown_.append(bytes, static_cast<size_t>(got));
+    return std::exchange(shown_, "");
+  }
+
   // The exit code, once the program has ended; 1000 + signal when a signal ended it.
   int Wait() {
     char bytes[4096];

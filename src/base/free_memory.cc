@@ -10,6 +10,8 @@
 #include <iterator>
 #include <system_error>
 
+#include "hydrant/error.h"
+
 namespace hydrant::base {
 namespace {
 
@@ -155,6 +157,11 @@ std::string MemoryText(uint64_t bytes) {
 std::string FreeText(const FreeMemory& free) {
   if (free.own == ~uint64_t{0}) return "less is free";
   return MemoryText(free.own) + " are free" + free.limit;
+}
+
+void FailAllocation(uint64_t bytes) {
+  throw UserError(MemoryText(bytes) + " of memory are needed, and " + FreeText(FreeNow()),
+                  "weights that 'hydrant convert' wrote take the least");
 }
 
 }  // namespace hydrant::base

@@ -38,5 +38,7 @@ std::optional<uint64_t> FreeInGroup(std::string_view limit, std::string_view usa
 std::string MemoryText(uint64_t bytes);
 // "4.1 GB are free (ulimit -v)".
 std::string FreeText(const FreeMemory& free);
+// Throws UserError: that an allocation of so many bytes failed, and what is free.
+[[noreturn]] void FailAllocation(uint64_t bytes);
 
 }  // namespace hydrant::base

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/free_memory.h"
-#include "hydrant/error.h"
 
 namespace hydrant::base {
 namespace {
@@ -27,7 +26,7 @@ PageBuffer::PageBuffer(size_t bytes, PageSize pages, bool reserve) : size_(bytes
   mapping_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (mapping_ == MAP_FAILED) {
     mapping_ = nullptr;
-    throw UserError(MemoryText(bytes) + " of memory are needed, and " + FreeText(FreeNow()));
+    FailAllocation(bytes);
   }
   const auto address = reinterpret_cast<uintptr_t>(mapping_);
   data_ = static_cast<uint8_t*>(mapping_) + (kHugePage - address % kHugePage) % kHugePage;

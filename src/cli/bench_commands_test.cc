@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -63,7 +64,12 @@ TEST(BenchCommandsTest, ListsAreTakenWithAndWithoutBrackets) {
                   {"run", "--model", Model(), "--prompt-ids", ids, "--max-tokens", "2", "--json"}))["prompt_token_ids"],
               Json({1, 572}));
   }
-  ExpectRefused({"bench", "step", "--rows", "[1,4"}, "--rows is \"[1\", expected an integer");
+  const TempDir dir;
+  std::ofstream(dir.path() + "/ids.json") << Hydrant({"tokenize", "--model", Model(), "--text", "the cat"}).out;
+  const Json back = JsonOf(Hydrant({"detokenize", "--model", Model(), "--ids", dir.path() + "/ids.json"}));
+  EXPECT_THAT(back["text"].get<std::string>(), testing::HasSubstr("the cat")) << "what tokenize printed";
+  ExpectRefused({"detokenize", "--model", Model(), "--ids", "1,"}, "--ids is \"1,\", expected a token id behind");
+  ExpectRefused({"bench", "step", "--rows", "[1,4"}, "--rows is \"[1,4\", expected numbers such as 1,4 or [1, 4]");
 }
 
 }  // namespace

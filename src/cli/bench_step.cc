@@ -48,6 +48,8 @@ struct Options {
 std::vector<int> ParseRows(const std::string& text) {
   std::vector<int> rows;
   for (const std::string& item : ListItems(text)) {
+    const bool is_number = !item.empty() && std::ranges::all_of(item, [](char c) { return c >= '0' && c <= '9'; });
+    if (!is_number) throw UserError(fmt::format("--rows is \"{}\", expected numbers such as 1,4 or [1, 4]", text));
     const auto count = static_cast<int>(ParseInteger("--rows", item, 1, kMostRows));
     if (std::find(rows.begin(), rows.end(), count) != rows.end()) {
       throw UserError(fmt::format("--rows has {} twice", count));

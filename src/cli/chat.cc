@@ -108,6 +108,13 @@ Chat::Turn Chat::Fit(const ChatMessage& question) const {
   }
   fits(most);
   if (turn.prompt_ids.size() >= context) {
+    const ChatMessage alone[] = {question};
+    if (system_ && ConversationIds(engine_, alone, template_).size() < context) {
+      throw UserError(fmt::format("system message and message come to {} tokens with their template, and the model's "
+                                  "context has {}",
+                                  turn.prompt_ids.size(), context),
+                      "'/system -' removes the system message, '/system TEXT' replaces it");
+    }
     throw UserError(fmt::format("the message comes to {} tokens with its template, and the model's context has {}",
                                 turn.prompt_ids.size(), context),
                     "shorten it");

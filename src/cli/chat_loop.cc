@@ -45,11 +45,9 @@ int Talk(Chat& chat, LineEditor& editor) {
     ClearInterrupt();
     if (Interrupted()) return InterruptedExit();
     const LineEnd end = editor.Next(&line);
+    if (end == LineEnd::kInterrupted && InterruptedExit() == kExitInterrupted) Print("\n(/quit or Ctrl-D leaves)\n");
+    if (end == LineEnd::kInterrupted || InterruptedExit() == kExitHangUp) continue;
     if (end == LineEnd::kEndOfInput) break;
-    if (end == LineEnd::kInterrupted) {
-      Print("\n(/quit or Ctrl-D leaves)\n");
-      continue;
-    }
     if (line.find_first_not_of(" \t\n") == std::string::npos) continue;
     // A pasted text may begin with a slash too.
     if (!line.starts_with("/") || line.find('\n') != std::string::npos) {

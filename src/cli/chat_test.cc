@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -106,6 +107,26 @@ TEST_F(ChatTest, CtrlCEndsTheLineOrTheReplyAndCtrlDTheChat) {
   EXPECT_EQ(saved[0]["content"], "Go on");
   terminal_->Type("\x04");
   EXPECT_EQ(terminal_->Wait(), 0);
+}
+
+TEST_F(ChatTest, SignalsAtThePromptEndTheChatAsTheyEndAReply) {
+  Start();
+  terminal_->Send(SIGTERM);
+  EXPECT_THAT(terminal_->Rest(), Not(HasSubstr("Ctrl-D")));
+  EXPECT_EQ(terminal_->Wait(), 128 + SIGTERM);
+  Start();
+  EXPECT_EQ(terminal_->HangUp(), 128 + SIGHUP);
+}
+
+TEST_F(ChatTest, ASystemMessageThatIsTooLongIsNamed) {
+  Start();
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += " the cat";
+  Say("/system" + text);
+  EXPECT_THAT(Say("Hi"), AllOf(HasSubstr("system message and message come to"), HasSubstr("'/system -' removes")));
+  Say("/system -");
+  EXPECT_THAT(Say("Hi"), Not(HasSubstr("error: ")));
+  Leave();
 }
 
 TEST_F(ChatTest, OldestTurnsAreDroppedWhereTheContextIsFull) {

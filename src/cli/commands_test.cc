@@ -93,7 +93,7 @@ TEST(CommandsTest, StepTimesEveryNumberOfRows) {
   EXPECT_GT(json["rows"][1]["roofline_ms"], 0);
   EXPECT_EQ(json["prefill"]["rows"], 9);
   ExpectRefused({"bench", "step", "--rows", "1,1"}, "--rows has 1 twice");
-  ExpectRefused({"bench", "step", "--rows", "1,,2"}, "--rows is \"\", expected an integer from 1 to 512");
+  ExpectRefused({"bench", "step", "--rows", "1,,2"}, "--rows is \"1,,2\", expected numbers such as 1,4 or [1, 4]");
   ExpectRefused({"bench", "step", "--shape", "8b"}, "--shape is \"8b\", expected one of 7b, 1b, tale");
 }
 

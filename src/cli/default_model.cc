@@ -34,7 +34,8 @@ DefaultModel FindDefaultModel(const std::string& program_folder) {
     if (fs::is_regular_file(folder / "tale-14m" / "config.json", error)) {
       return {(folder / "tale-14m").string(), (folder / "tale-14m-hydra-pp").string()};
     }
-    looked += (looked.empty() ? "" : ", ") + folder.string();
+    const std::string item = (looked.empty() ? "" : ", ") + folder.string();
+    if (!looked.ends_with(item)) looked += item;  // an installation's place and a copied folder's are often the same
   }
   throw UserError("no --model is given, and the embedded model is not in " + looked, "give --model DIR");
 }

@@ -24,9 +24,8 @@ std::string Indented(const std::string& text) {
 // Where something small did not fit: what large things need is checked before.
 void ReportNoMemory() {
   try {
-    PrintError(ErrorText("more memory is needed, and " + base::FreeText(base::FreeNow()),
-                         "weights that 'hydrant convert --weights w4a8' wrote once take the least, then fewer "
-                         "--max-tokens and a smaller --prefill-chunk"));
+    PrintError(ErrorText("memory has run out; now that it ends, " + base::FreeText(base::FreeNow()),
+                         "weights and heads that 'hydrant convert' wrote once take the least"));
   } catch (...) {
     PrintError("error: more memory is needed than is free\n");
   }

@@ -7,8 +7,9 @@
 namespace hydrant::cli {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitOurs = 1;  // a broken invariant
-inline constexpr int kExitUser = 2;  // a flag, a file, a request, too little memory
+inline constexpr int kExitOurs = 1;                              // a broken invariant
+inline constexpr int kExitHangUp = 129, kExitInterrupted = 130;  // 128 and the signal, as shells have it
+inline constexpr int kExitUser = 2;                              // a flag, a file, a request, too little memory
 
 // "error: MESSAGE\nhint:  HINT\n"; further lines are indented to the text.
 std::string ErrorText(const std::string& message, const std::string& hint);

@@ -182,6 +182,7 @@ LineEnd LineEditor::Next(std::string* line) {
   el_resize(editor.el);
   int count = 0;
   const wchar_t* const typed = el_wgets(editor.el, &count);
+  if (InterruptedExit() == kExitHangUp) return LineEnd::kInterrupted;  // nobody is there to print for
   Print("\x1b[?2004l");
   if (editor.interrupted) return LineEnd::kInterrupted;
   if (typed == nullptr || count <= 0) return LineEnd::kEndOfInput;

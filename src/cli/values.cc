@@ -114,8 +114,13 @@ std::vector<int32_t> ParseIdList(std::string_view flag, const std::string& text,
   if (!file && text.size() > kMaxInputBytes) throw UserError(fmt::format("{} is longer than 64 MB", flag));
   const std::string where = file ? text : std::string(flag);
   std::string list = file ? base::ReadTextFile(text, kMaxInputBytes) : text;
-  if (IsBareList(list)) list = "[" + list + "]";
-  const base::Json json = base::ParseJson(list, where);
+  const bool bare = IsBareList(list);
+  if (bare && Trimmed(list).ends_with(',')) {
+    throw UserError(fmt::format("{} is {}, expected a token id behind the comma", where, Shown(list)));
+  }
+  if (bare) list = "[" + list + "]";
+  base::Json json = base::ParseJson(list, where);
+  if (json.is_object() && json.contains("ids")) json = base::Json(json["ids"]);  // what 'hydrant tokenize' prints
   const std::vector<int64_t> wide = base::JsonView(json, where).IntList(0, std::numeric_limits<int32_t>::max());
   return {wide.begin(), wide.end()};
 }

@@ -99,7 +99,7 @@ void Engine::Impl::Admit(std::span<const GenerationRequest> requests) {
     engine::CheckPrompt(*loaded, request.prompt_ids);
     if (loaded->tree_is_named_auto && request.accept.rule == AcceptRule::kTypical) {
       throw UserError("the tree is \"auto\" with typical acceptance, whose text would depend on measured times",
-                      "name another tree, or none for the heads' default one");
+                      "name another tree, or leave it out for the heads' default one");
     }
     if (!request.stop.stop.empty() && !loaded->tokenizer) {
       throw UserError("stop strings need a tokenizer, and " + loaded->options.model + " has none");

@@ -17,6 +17,7 @@ Engine Load(const std::string& model, const std::string& draft = "") {
   EngineOptions options;
   options.model = model;
   options.draft = draft;
+  if (!draft.empty()) options.tree = "[[0],[0,0]]";  // auto may find in twelve tokens that drafting does not pay
   options.load_tokenizer = false;
   return Engine(options);
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "eval/random_weights.h"
 
 namespace hydrant::eval {
 namespace {
@@ -130,6 +131,7 @@ Roofline MeasureRoofline(const RooflineOptions& options) {
   base::ThreadPool& pool = *options.pool;
   Roofline roofline;
   roofline.buffer_bytes = options.buffer_bytes > 0 ? options.buffer_bytes : DramBytes();
+  CheckMemory(2 * static_cast<uint64_t>(roofline.buffer_bytes), "the two buffers", "");
   const base::PageBuffer small = FilledBuffer(pool, roofline.buffer_bytes, base::PageSize::kSmall);
   const base::PageBuffer huge = FilledBuffer(pool, roofline.buffer_bytes, base::PageSize::kHuge);
   roofline.huge_share = huge.HugeShare();

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 
+#include "base/free_memory.h"
 #include "kernels/packed.h"
 
 namespace hydrant::quant {
@@ -20,7 +21,7 @@ constexpr size_t kChunk = 2 * kHugePage;
 std::shared_ptr<uint8_t> AllocateHuge(size_t bytes) {
   const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   auto* memory = static_cast<uint8_t*>(std::aligned_alloc(kHugePage, rounded));
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) base::FailAllocation(rounded);
   madvise(memory, rounded, MADV_HUGEPAGE);  // refused: smaller pages
   return {memory, [](uint8_t* p) { std::free(p); }};
 }
