@@ -72,7 +72,8 @@ void AddDraftingFlags(FlagSet& flags, RunOptions& options) {
 void AddPromptFlags(FlagSet& flags, RunOptions& options) {
   flags.Group("Prompt");
   flags.Text("--prompt", "TEXT", &options.prompt, "The prompt; one user message under a chat template");
-  flags.Text("--prompt-file", "FILE", &options.prompt, "The prompt from a file, to the byte (at most 64 MB)");
+  flags.Text("--prompt-file", "FILE", &options.prompt,
+             "The prompt from a file, to the byte (at most 64 MB); - = standard input");
   flags.Value(
       "--prompt-ids", "LIST|FILE",
       [&options](const std::string& value) { options.request.prompt_ids = ParseIdList("--prompt-ids", value, true); },
@@ -174,6 +175,7 @@ void CheckPrompt(const FlagSet& flags, RunOptions& options) {
   source("--prompt", PromptSource::kText);
   source("--prompt-file", PromptSource::kFile);
   source("--prompt-ids", PromptSource::kIds);
+  if (options.source == PromptSource::kFile && options.prompt == "-") options.source = PromptSource::kNone;
   const bool ids = options.source == PromptSource::kIds;
   if (ids && options.template_name != "auto" && options.template_name != "none") {
     throw UserError("--template cannot be used with --prompt-ids: ids are used exactly as given");

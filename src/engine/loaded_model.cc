@@ -64,12 +64,12 @@ void AddToInfo(const model::PackReport& report, EngineInfo& info) {
 
 // Refuses packing for which there is too little memory. What 'hydrant convert' writes is used where it lies in its
 // file.
-model::LinearPacker::CheckNeed NeedCheck(const std::string& what, const std::string& format,
-                                         const std::string& command) {
+model::LinearPacker::CheckNeed NeedCheck(const std::string& what, const std::string& format, const std::string& command,
+                                         uint64_t stays) {
   return [=](const model::PackNeed& need) {
     const base::FreeMemory free = base::FreeNow();
     if (need.bytes <= free.own) return;
-    throw MemoryRefusal({.what = what, .format = format, .command = command}, need, free);
+    throw MemoryRefusal({.what = what, .format = format, .command = command, .stays = stays}, need, free);
   };
 }
 
@@ -105,7 +105,8 @@ void PackBase(LoadedModel& loaded) {
   CheckArranging(loaded);
   model::LinearPacker packer(
       loaded.pool.get(), options.on_pack,
-      NeedCheck(options.model, options.weights, "hydrant convert --weights FORMAT " + options.model + " OUT"));
+      NeedCheck(options.model, options.weights, "hydrant convert --weights FORMAT " + options.model + " OUT",
+                loaded.weights.embedding.num_bytes()));
   packer.Keep(loaded.weights.embedding);
   for (model::LayerWeights& layer : loaded.weights.layers) {
     for (model::Linear* linear : model::LinearsOf(layer)) packer.Add(*linear, {.format = format});
@@ -153,7 +154,7 @@ void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
   model::LinearPacker packer(
       loaded.pool.get(), options.on_pack,
       NeedCheck(options.draft, format,
-                "hydrant convert --head-weights FORMAT --model " + options.model + " " + options.draft + " OUT"));
+                "hydrant convert --head-weights FORMAT --model " + options.model + " " + options.draft + " OUT", 0));
   draft::HeadPacking packing{
       .choice = choice, .packer = &packer, .arranger = &arranger, .draft_vocab = DraftVocab(loaded)};
   loaded.drafter = ReadAs(Role::kHeads, options.draft, [&] {

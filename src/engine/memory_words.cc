@@ -9,7 +9,7 @@ FileError MemoryRefusal(const Packing& packing, const model::PackNeed& need, con
   const bool packed = packing.format.starts_with("w");
   const bool fits = packed && need.settled_bytes <= free.pages;
   const std::string format = fits ? packing.format : "w4a8";
-  const uint64_t then = fits ? need.settled_bytes : need.bytes_in_4_bits;
+  const uint64_t then = (fits ? need.settled_bytes : need.bytes_in_4_bits) + packing.stays;
   std::string command = packing.command;
   if (const size_t at = command.find("FORMAT"); at != std::string::npos) command.replace(at, 6, format);
   std::string hint = "'" + command + "' once, then " + base::MemoryText(then);

@@ -15,6 +15,7 @@ struct Packing {
   std::string what;     // the folder
   std::string format;   // that its weights become
   std::string command;  // that does it once, with FORMAT for the format
+  uint64_t stays = 0;   // bytes that no format changes: the embedding
 };
 
 // For packing at load that needs more than is free. The command is named with the same format where its result fits,

@@ -101,9 +101,11 @@ void RefuseCacheFolder(const std::string& folder) {
   }
 }
 
-void RefuseByFiles(const std::string& folder, const FolderFiles& files) {
+void RefuseByFiles(const std::string& folder, const FolderFiles& files, Role role) {
   if (files.IsEmpty()) {
-    throw FileError(folder, "is an empty folder", "fetch the model: hf download ORG/NAME --local-dir " + folder);
+    throw FileError(folder, "is an empty folder",
+                    "fetch " + std::string(role == Role::kHeads ? "heads" : "the model") +
+                        ": hf download ORG/NAME --local-dir " + folder);
   }
   if (files.HasWeights() && !files.Has("consolidated.safetensors")) return;
   if (files.Has("model.safetensors") || files.Has("model.safetensors.index.json")) return;
@@ -222,7 +224,7 @@ void RefuseBaseAsHeads(const std::string& folder, const Contents& c) {
 }
 
 void RefuseFolder(const std::string& folder, Role role) {
-  RefuseByFiles(folder, FolderFiles(folder));
+  RefuseByFiles(folder, FolderFiles(folder), role);
   const Contents contents(folder);
   if (const auto other = OtherHeads(contents)) {
     throw FileError(folder, "holds " + *other + ", which are not run", kRunsHeads);
