@@ -13,7 +13,7 @@ constexpr double kCostMoves = 0.00001;  // 0.3 % a step: contexts grow, neighbou
 constexpr double kNoSpeed = 9;          // that nothing is known of: a factor of 20
 constexpr double kBelieved = 0.16;      // a cost that was believed and never measured: a factor of 1.5
 constexpr double kMostDoubt = 1;        // a cost that was measured once is never in more doubt
-constexpr double kLeastNoise = 0.0001, kMostNoise = 0.04;  // of one step's time: 2 to 20 %
+constexpr double kLeastNoise = 0.0001, kMostNoise = 0.04;  // of one step's time: 1 to 20 %
 constexpr double kFar = 3;                                 // standard deviations from which a time is odd
 constexpr int32_t kMostOdd = 2;  // odd times in a row; from the next one on the speed has jumped
 constexpr double kMeanOf = 32;   // surprises that the noise is taken from
