@@ -132,6 +132,8 @@ struct LineEditor::Editor {
       const ssize_t got = read(STDIN_FILENO, byte, 1);
       if (got > 0) return true;
       if (got < 0 && errno == EINTR) continue;
+      // A terminal that was closed ends the read before the signal comes.
+      for (int i = 0; got < 0 && errno == EIO && i < 20 && !Interrupted(); ++i) usleep(5000);
       return false;
     }
   }

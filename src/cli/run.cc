@@ -57,7 +57,7 @@ std::vector<int32_t> PromptIds(const Engine& engine, const RunOptions& options, 
   if (options.source == PromptSource::kIds) return options.request.prompt_ids;
   std::string text = options.prompt, name = "--prompt";
   if (options.source == PromptSource::kFile) text = base::ReadTextFile(name = options.prompt, kMaxInputBytes);
-  if (options.source == PromptSource::kNone) {
+  if (options.source == PromptSource::kStdin || options.source == PromptSource::kNone) {
     text = ReadStdin();
     name = "standard input";
   }

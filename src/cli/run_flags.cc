@@ -175,7 +175,7 @@ void CheckPrompt(const FlagSet& flags, RunOptions& options) {
   source("--prompt", PromptSource::kText);
   source("--prompt-file", PromptSource::kFile);
   source("--prompt-ids", PromptSource::kIds);
-  if (options.source == PromptSource::kFile && options.prompt == "-") options.source = PromptSource::kNone;
+  if (options.source == PromptSource::kFile && options.prompt == "-") options.source = PromptSource::kStdin;
   const bool ids = options.source == PromptSource::kIds;
   if (ids && options.template_name != "auto" && options.template_name != "none") {
     throw UserError("--template cannot be used with --prompt-ids: ids are used exactly as given");

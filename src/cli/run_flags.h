@@ -11,7 +11,7 @@
 
 namespace hydrant::cli {
 
-enum class PromptSource : uint8_t { kText, kFile, kIds, kNone };  // kNone: stdin, or a chat in a terminal
+enum class PromptSource : uint8_t { kText, kFile, kIds, kStdin, kNone };  // kNone: stdin, or a chat in a terminal
 enum class ColorMode : uint8_t { kAuto, kAlways, kNever };
 
 struct RunOptions {

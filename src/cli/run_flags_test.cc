@@ -34,7 +34,7 @@ std::string Refusal(const std::vector<std::string>& args) {
 TEST(RunFlagsTest, DefaultsAreThoseOfTheDocumentation) {
   const RunOptions options = Parsed({});
   EXPECT_EQ(options.source, PromptSource::kNone);
-  EXPECT_EQ(Parsed({"--prompt-file", "-"}).source, PromptSource::kNone) << "standard input";
+  EXPECT_EQ(Parsed({"--prompt-file", "-"}).source, PromptSource::kStdin);
   EXPECT_EQ(options.template_name, "auto");
   EXPECT_EQ(options.engine.kv_type, "auto");
   EXPECT_EQ(options.engine.cpu_target, "auto");

@@ -37,6 +37,7 @@ double RateOf(const TreeUse& use) { return use.tokens_per_step / use.millisecond
 std::string WhyChosen(const TreeUse& best, const std::vector<TreeUse>& tried) {
   if (tried.size() < 2) return "too few steps to tell";
   const TreeUse& plain = tried.front();
+  if (plain.milliseconds <= 0) return "too few steps to tell";
   const TreeUse* rival = nullptr;
   for (const TreeUse& use : tried) {
     if (use.name != best.name && use.nodes > 0 && (rival == nullptr || RateOf(use) > RateOf(*rival))) rival = &use;

@@ -77,6 +77,19 @@ TEST(AutoTreesTest, TheReportSaysWhatWasTriedAndWhy) {
   EXPECT_EQ(chain->steps, 7);
 }
 
+TEST(AutoTreesTest, AReportWithoutAStepHasNoNumbersThatAreNone) {
+  const test::TempDir dir;
+  const std::string file = dir.path() + "/x.json";
+  AutoTrees first({}, kLimits, file, "key");
+  TakeSteps(first, {}, 60);
+  first.Save();
+  AutoTrees second({}, kLimits, file, "key");
+  second.For({});
+  const TreeReport report = second.Report({}, {});
+  EXPECT_THAT(report.why, testing::Not(HasSubstr("nan")));
+  EXPECT_GT(report.chosen.milliseconds, 0);
+}
+
 TEST(AutoTreesTest, DamagedFilesAreToldAndReplaced) {
   const test::TempDir dir;
   const std::string file = dir.path() + "/x.json";

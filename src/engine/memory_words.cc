@@ -7,7 +7,7 @@ namespace hydrant::engine {
 
 FileError MemoryRefusal(const Packing& packing, const model::PackNeed& need, const base::FreeMemory& free) {
   const bool packed = packing.format.starts_with("w");
-  const bool fits = packed && need.settled_bytes <= free.pages;
+  const bool fits = packed && need.settled_bytes + packing.stays <= free.pages;
   const std::string format = fits ? packing.format : "w4a8";
   const uint64_t then = (fits ? need.settled_bytes : need.bytes_in_4_bits) + packing.stays;
   std::string command = packing.command;

@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 #include <mutex>
-#include <new>
 
 #include "base/free_memory.h"
 #include "kernels/packed.h"

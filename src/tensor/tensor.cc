@@ -6,7 +6,6 @@
 #include <new>
 
 #include "base/check.h"
-#include "base/free_memory.h"
 
 namespace hydrant {
 
@@ -73,7 +72,7 @@ void Matrix::Resize(int64_t rows, int64_t cols) {
   const int64_t needed = rows * stride_;
   if (needed > capacity_) {
     auto* memory = static_cast<float*>(std::aligned_alloc(64, static_cast<size_t>(needed) * sizeof(float)));
-    if (memory == nullptr) base::FailAllocation(static_cast<uint64_t>(needed) * sizeof(float));
+    if (memory == nullptr) throw std::bad_alloc();
     data_.reset(memory);
     capacity_ = needed;
   }

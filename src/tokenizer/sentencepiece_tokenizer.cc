@@ -291,18 +291,21 @@ std::vector<int32_t> SentencePieceTokenizer::EncodeAsFolder(std::string_view tex
     if (token != added_ids_.end() && (parse_special || !IsSpecial(token->second))) part.id = token->second;
   }
   bool begins_with_space_alone = false;
-  const auto put = [&](int32_t id, bool is_space) {
+  const auto put = [&](int32_t id, bool is_space, bool is_role) {
     // The space before the text is none before a token with a role.
-    if (!legacy_ && begins_with_space_alone && ids.size() == 1 && roles_.contains(id)) ids.clear();
+    if (!legacy_ && begins_with_space_alone && ids.size() == 1 && is_role) ids.clear();
     if (ids.empty()) begins_with_space_alone = is_space;
     ids.push_back(id);
   };
   for (const AddedTokenFinder::SlowPiece& part : parts) {
     if (part.id >= 0) {
-      put(part.id, false);
+      put(part.id, false, roles_.contains(part.id));
       continue;
     }
-    for (const std::string& piece : PiecesAfterUnknown(part.text)) put(IdOfPiece(piece), piece == kWordBoundary);
+    for (const std::string& piece : PiecesAfterUnknown(part.text)) {
+      const int32_t id = IdOfPiece(piece);  // an unknown piece has that of <unk>, and is not its text
+      put(id, piece == kWordBoundary, roles_.contains(id) && IdOfToken(piece) == id);
+    }
   }
   return ids;
 }

@@ -112,8 +112,10 @@ void PutSpecial(const JsonView& value, std::string_view key, ConfigRules* rules)
 }
 
 void ReadInfillTokens(const JsonView& config, ConfigRules* rules) {
+  if (rules->class_of != TokenizerClass::kUnknown && rules->class_of != TokenizerClass::kCodeLlama) return;
   for (const auto& [key, usual] : kInfillTokens) {
-    if (config.Has(key)) PutSpecial(config.At(key), key, rules);
+    const bool is_token = config.Has(key) && (config.At(key).is_string() || config.At(key).is_object());
+    if (is_token) PutSpecial(config.At(key), key, rules);
     if (config.raw().contains(key) && !config.Has(key)) rules->null_keys.emplace_back(key);
   }
 }

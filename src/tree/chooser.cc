@@ -63,10 +63,10 @@ void TreeChooser::Observe(const StepOutcome& outcome) {
   Look& look = looks_[static_cast<size_t>(next_)];
   ++look.steps;
   ++step_;
-  look.gap = looking_ ? std::min(2 * look.gap, kLongestPause) : kFirstGap;
+  if (!checking_) look.gap = looking_ ? std::min(2 * look.gap, kLongestPause) : kFirstGap;
   look.next = step_ + look.gap;
   // The first drafting step after a pause also hands the heads what was committed meanwhile.
-  const bool catches_up = next_ != 0 && plain_in_a_row_ >= kLongPause && times_.count(static_cast<size_t>(next_)) > 0;
+  const bool catches_up = next_ != 0 && plain_in_a_row_ >= kLongPause;
   if (!catches_up) times_.Observe(static_cast<size_t>(next_), outcome.milliseconds, CostOf(next_));
   plain_in_a_row_ = next_ == 0 ? plain_in_a_row_ + 1 : 0;
   if (next_ != 0) {
@@ -92,8 +92,11 @@ void TreeChooser::Observe(const StepOutcome& outcome) {
   Choose();
   checking_ =
       asks && next_ != 0;  // one step with the tree before tells whether the machine has changed or the tree is dear
-  if (checking_) next_ = last_tree_;
-  last_tree_ = taken;
+  if (checking_) {
+    next_ = last_tree_;
+    looking_ = false;
+  }
+  if (!catches_up) last_tree_ = taken;
 }
 
 void TreeChooser::TakeWalk(std::span<const VisitedNode> walk) {
@@ -197,7 +200,7 @@ TreeEstimate TreeChooser::EstimateOf(int32_t tree) const {
   const double cost = CostOf(tree);
   return {.tree = tree,
           .steps = looks_[t].steps,
-          .milliseconds = step_ > 0 ? cost * times_.Milliseconds(0) : 0,
+          .milliseconds = IsMeasured(0) ? cost * times_.Milliseconds(0) : 0,
           .relative_cost = cost,
           .tokens_per_step = yields_[t]};
 }

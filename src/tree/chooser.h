@@ -102,7 +102,7 @@ class TreeChooser {
   int64_t plain_in_a_row_ = 0;
   bool learned_ = false;
   bool checking_ = false;  // is next_ taken because the last time was odd?
-  int32_t last_tree_ = 0;  // of the step before the last
+  int32_t last_tree_ = 0;  // of the last step whose time counted
   int64_t step_ = 0, drafting_steps_ = 0, steps_since_pause_ = 0;
   int32_t losses_ = 0;  // losing steps in a row
   int64_t pause_ = kFirstPause, paused_until_ = -1;

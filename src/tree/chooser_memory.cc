@@ -56,8 +56,10 @@ int32_t TreeChooser::NodeAt(std::span<const int64_t> path) const {
 }
 
 Json TreeChooser::Learned() const {
-  Json json = {
-      {"paused", step_ < paused_until_}, {"pause", pause_}, {"trees", Json::array()}, {"nodes", Json::array()}};
+  Json json = {{"paused", std::max<int64_t>(paused_until_ - step_, 0)},  // steps that are left of it
+               {"pause", pause_},
+               {"trees", Json::array()},
+               {"nodes", Json::array()}};
   for (size_t tree = 0; tree < family_.size(); ++tree) {
     if (times_.count(tree) == 0) continue;
     json["trees"].push_back({{"name", family_[tree].name},
@@ -102,7 +104,7 @@ void TreeChooser::Learn(const JsonView& learned) {
     next.forest_[static_cast<size_t>(node)].offered = offered;
     next.forest_[static_cast<size_t>(node)].accepted = accepted;
   }
-  const bool paused = learned.At("paused").Bool();
+  const int64_t paused = learned.At("paused").Int(0, kLongestPause);
   next.pause_ = std::min(learned.At("pause").Int(kFirstPause, kLongestPause), kLongestLearnedPause);
   next.Forget(kLearnedSteps);
   next.UpdateYields();
@@ -114,8 +116,9 @@ void TreeChooser::Learn(const JsonView& learned) {
     return;
   }
   next.drafting_steps_ = kMostLosses;
-  if (paused || next.Best() == 0) {
-    next.paused_until_ = kPauseAfterLearn;
+  // A pause goes on where it was: else short runs would never see its end.
+  if (paused > 0 || next.Best() == 0) {
+    next.paused_until_ = paused > 0 ? std::min(paused, kPauseAfterLearn) : kPauseAfterLearn;
     next.probe_left_ = 2;
   }
   next.Choose();

@@ -47,15 +47,18 @@ void StepTimes::Observe(size_t tree, double milliseconds, double believed) {
   const double far = kFar * std::sqrt(std::max(expected, noise));
   odd_ = std::abs(surprise) > far ? odd_ + 1 : 0;
   unsettled_ = odd_ > 0 && tree != last_tree_;
-  if (unsettled_) {  // the speed has jumped, or the cost is not what it was held to be
+  if (unsettled_) {  // the speed has jumped, or the cost of either tree is not what it was held to be
     covariance(0, 0) = std::min(covariance(0, 0) + surprise * surprise, kNoSpeed);
-    if (tree > 0) covariance(tree, tree) = std::min(covariance(tree, tree) + surprise * surprise, kMostDoubt);
+    for (const size_t either : {tree, last_tree_}) {
+      if (either == 0) continue;
+      covariance(either, either) = std::min(covariance(either, either) + surprise * surprise, kMostDoubt);
+    }
   } else if (odd_ > kMostOdd) {
     covariance(0, 0) = std::min(covariance(0, 0) + surprise * surprise, kNoSpeed);
   } else {
     surprise = std::clamp(surprise, -far, far);
   }
-  if (!is_first) {
+  if (!is_first && covariance(0, 0) < kNoSpeed / 2) {  // an unknown speed is no noise
     ++surprises_;
     deviation_ +=
         (std::min(std::abs(surprise), 0.5) - deviation_) / std::min(static_cast<double>(surprises_) + 4, kMeanOf);
