@@ -56,21 +56,26 @@ struct Setup {
   Setup(Queue q, const kv::KvShape& shape, int32_t positions)
       : queue(q), pool(shape, positions / kBlockPositions + 20), context(positions) {
     if (!table.Reserve(context + kChunk)) std::abort();
-    const int64_t width = shape.num_kv_heads * shape.head_dim;
+    const int64_t width = shape.layers.front().num_kv_heads * shape.layers.front().head_dim;
     std::vector<RowKv> rows;
     for (int32_t p = 0; p < context + kChunk; ++p) rows.push_back({table.blocks(), nullptr, p, p + 1, p});
-    StoreKv(queue, RandomMatrix(context + kChunk, width, 1), RandomMatrix(context + kChunk, width, 2), rows,
-            pool.layer(0));
-    const auto bytes = static_cast<size_t>(pool.layer(1).data - pool.layer(0).data);
-    for (int64_t l = 1; l < kLayers; ++l) std::memcpy(pool.layer(l).data, pool.layer(0).data, bytes);
+    const Matrix k = RandomMatrix(context + kChunk, width, 1), v = RandomMatrix(context + kChunk, width, 2);
+    for (int64_t l = 0; l < kLayers; ++l) StoreKv(queue, k, v, rows, pool.layer(l));
   }
 
   // A plain read of what R = 1 needs.
   void Read(uint64_t& sum) const {
-    const int64_t bytes = context / kBlockPositions * pool.layer(0).block_bytes() * pool.layer(0).num_kv_heads;
-    ForItems(const_cast<Queue&>(queue), kLayers, bytes, [&](int64_t begin, int64_t end) {
+    const int64_t blocks = context / kBlockPositions, bytes = pool.layer(0).block_bytes();
+    const int64_t heads = pool.layer(0).num_kv_heads;
+    ForItems(const_cast<Queue&>(queue), kLayers, blocks * bytes * heads, [&](int64_t begin, int64_t end) {
       uint64_t part = 0;
-      for (int64_t l = begin; l < end; ++l) part += queue.table->peak.read_lines(pool.layer(l).data, bytes);
+      for (int64_t item = begin * heads; item < end * heads; ++item) {
+        const uint8_t* keys = pool.layer(item / heads).head(item % heads).keys;
+        for (int64_t b = 0; b < blocks; b += kv::BlockPool::kSegmentBlocks) {  // neighbours
+          const int64_t together = std::min<int64_t>(kv::BlockPool::kSegmentBlocks, blocks - b);
+          part += queue.table->peak.read_lines(keys + table.blocks()[b] * bytes, together * bytes);
+        }
+      }
       __atomic_fetch_add(&sum, part, __ATOMIC_RELAXED);
     });
   }
@@ -134,7 +139,9 @@ void RunAll(DType dtype, int32_t context, int64_t num_kv_heads, const KernelTabl
             const std::string& rows_list) {
   base::ThreadPool pool(base::DefaultThreads(), true);
   Setup setup({&pool, &table},
-              {.num_layers = kLayers, .num_kv_heads = num_kv_heads, .head_dim = kHeadDim, .dtype = dtype}, context);
+              {.layers = std::vector<kv::LayerShape>(kLayers, {.num_kv_heads = num_kv_heads, .head_dim = kHeadDim}),
+               .dtype = dtype},
+              context);
   std::printf("%s, %s, %d positions, %d threads, %lld kv heads\n", table.name, NameOf(dtype), context,
               pool.num_threads(), static_cast<long long>(num_kv_heads));
   std::stringstream list(rows_list);

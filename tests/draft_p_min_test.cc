@@ -25,6 +25,8 @@ struct Node {
 // Heads and a sequence that has absorbed random hidden rows.
 struct Drafted {
   std::unique_ptr<engine::LoadedModel> loaded;
+  std::unique_ptr<kv::BlockPool> pool;
+  std::unique_ptr<kv::BlockTable> table;
   std::unique_ptr<draft::DraftState> state;
   int32_t root = 5;
 };
@@ -34,17 +36,24 @@ Drafted Load(const std::string& base, const std::string& heads, uint32_t seed) {
   options.model = base;
   options.draft = heads;
   options.load_tokenizer = false;
-  Drafted drafted{.loaded = engine::LoadModel(options), .state = nullptr};
+  Drafted drafted{.loaded = engine::LoadModel(options), .pool = nullptr, .table = nullptr, .state = nullptr};
   draft::Drafter& drafter = *drafted.loaded->drafter;
-  drafted.state = drafter.NewState(8, DType::kF32);
+  drafted.pool = std::make_unique<kv::BlockPool>(drafted.loaded->kv_shape, 1);
+  drafted.table = std::make_unique<kv::BlockTable>(drafted.pool.get());
+  EXPECT_TRUE(drafted.table->Reserve(8));
+  drafted.table->Append(3);
+  drafted.state = drafter.NewState({});
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   Matrix hidden(3, drafted.loaded->weights.config.hidden_size);
   for (int64_t r = 0; r < hidden.rows(); ++r) {
     for (int64_t c = 0; c < hidden.cols(); ++c) hidden.row(r)[c] = normal(random);
   }
-  draft::AbsorbInput input{.state = drafted.state.get(), .hidden = hidden};
-  drafter.Absorb(std::span(&input, 1));
+  const int32_t tokens[] = {1, 2, 3};
+  const kernels::ConstRows rows[] = {hidden};
+  const draft::CommitInput input{
+      .state = drafted.state.get(), .kv = drafted.loaded->DraftKvIn(*drafted.table), .tokens = tokens, .hidden = rows};
+  drafter.Commit(std::span(&input, 1));
   return drafted;
 }
 
@@ -69,17 +78,17 @@ std::vector<std::vector<Node>> Propose(Drafted& drafted, const tree::Topology& t
   kernels::NoiseCache noise(drafted.loaded->queue.table, 0, drafted.loaded->info.vocab_size);
   std::vector<tree::TokenTree> trees(p_mins.size());
   std::vector<draft::ProposeInput> inputs;
+  draft::StaticTree shape(topology);
   for (size_t i = 0; i < trees.size(); ++i) {
-    trees[i].topology = topology;
-    trees[i].tokens.assign(static_cast<size_t>(topology.num_nodes()), 0);
-    trees[i].tokens[0] = drafted.root;
     inputs.push_back({.state = drafted.state.get(),
-                      .tree = &trees[i],
-                      .min_probability = p_mins[i],
-                      .sampling = &greedy,
                       .prompt = {},
-                      .output = {},
-                      .noise = &noise});
+                      .output = std::span(&drafted.root, 1),
+                      .sampling = &greedy,
+                      .noise = &noise,
+                      .budget = {.max_nodes = topology.num_nodes() - 1, .max_depth = topology.max_depth()},
+                      .shape = &shape,
+                      .min_probability = p_mins[i],
+                      .tree = &trees[i]});
   }
   drafted.loaded->drafter->Propose(inputs);
   std::vector<std::vector<Node>> nodes;
@@ -90,7 +99,9 @@ std::vector<std::vector<Node>> Propose(Drafted& drafted, const tree::Topology& t
 // The probability of the last token of `tokens` among all, by the head that drafts it; and of the whole path.
 std::pair<double, double> Probabilities(Drafted& drafted, const std::vector<int32_t>& tokens) {
   Matrix logits;
-  drafted.loaded->drafter->HeadLogits(*drafted.state, drafted.root, tokens, logits);
+  std::vector<int32_t> root_and_path{drafted.root};
+  root_and_path.insert(root_and_path.end(), tokens.begin(), tokens.end());
+  draft::HeadLogits(*drafted.loaded->drafter, *drafted.state, std::move(root_and_path), logits);
   double last = 1, path = 1;
   for (size_t d = 0; d < tokens.size(); ++d) {
     const std::span<const float> row = std::as_const(logits).row_span(static_cast<int64_t>(d));

@@ -115,7 +115,7 @@ std::unique_ptr<engine::LoadedModel> LoadEmbedded(const Formats& formats, const 
   auto loaded = engine::LoadModel(options);
   EXPECT_EQ(loaded->info.weights, formats.base);
   EXPECT_EQ(loaded->info.head_weights, formats.heads);
-  EXPECT_EQ(loaded->kv_type, kv_type);
+  EXPECT_EQ(loaded->kv_shape.dtype, kv_type);
   EXPECT_EQ(loaded->options.prefill_chunk, engine::BestPrefillChunk(*loaded->queue.table, loaded->weights));
   return loaded;
 }
@@ -157,7 +157,7 @@ TEST(LosslessFormats, EveryFormatHasTheSameBitsOnEveryTarget) {
 class RowsAfterPrompt {
  public:
   RowsAfterPrompt(engine::LoadedModel& loaded, std::span<const int32_t> prompt)
-      : loaded_(&loaded), pool_(model::KvShapeFor(loaded.weights.config, loaded.kv_type), 16), blocks_(&pool_) {
+      : loaded_(&loaded), pool_(loaded.kv_shape, 16), blocks_(&pool_) {
     HYDRANT_CHECK(blocks_.Reserve(400));
     batch_.AddChain(prompt, 0, blocks_.blocks());
     Forward();

@@ -172,7 +172,7 @@ class HeadsBench {
       const auto portable = options_.no_check ? nullptr : engine::LoadModel(own);
       measured.push_back(
           Measure({&loaded->queue, &loaded->weights, loaded->drafter.get(),
-                   portable ? portable->drafter.get() : nullptr, loaded->kv_type, loaded->info.num_draft_vocab},
+                   portable ? portable->drafter.get() : nullptr, loaded->kv_shape.dtype, loaded->info.num_draft_vocab},
                   draft::OpenHeads(draft).info));
     }
     return measured;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every drafter does: fill a token tree from what is known at the last commit. No drafter knows another sequence.
+// What every drafter does: propose a tree of tokens from what is known at the last commit, in a shape of its own
+// choice.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "draft/static_tree.h"
 #include "hydrant/generation.h"
 #include "kernels/choose.h"
 #include "kernels/ops.h"
+#include "kv/kv_cache.h"
 #include "model/linear_packer.h"
 #include "model/weight_arranger.h"
 #include "model/weights.h"
@@ -24,46 +27,85 @@ class DraftState {
   virtual ~DraftState() = default;
 };
 
-// Newly committed rows of one sequence.
-struct AbsorbInput {
-  DraftState* state = nullptr;
-  kernels::ConstRows hidden;  // [n, D], n >= 1, in order: the rows that Drafter::hidden_layer_offset names
+// A drafter's own layers of keys and values, in the blocks that hold the base model's for the same sequence: slot s of
+// every layer belongs to position s. Slots of committed positions are there; those beyond are the drafter's during
+// Propose, once it has reserved them.
+struct DraftKv {
+  kv::BlockTable* table = nullptr;
+  int64_t first_layer = 0;
+
+  kernels::KvLayer layer(int64_t index) const { return table->pool().layer(first_layer + index); }
 };
 
-// One sequence that wants a tree.
+// Newly committed positions of one sequence, in order: a chunk of its prompt, or the root and the accepted nodes.
+struct CommitInput {
+  DraftState* state = nullptr;
+  DraftKv kv = {};
+  std::span<const int32_t> tokens;             // [n], n >= 1
+  std::span<const kernels::ConstRows> hidden;  // [WantedLayers()] of [n, D]
+  bool is_prompt = false;
+};
+
+// One sequence that wants a tree, and the tree that it gets.
 struct ProposeInput {
   DraftState* state = nullptr;
-  tree::TokenTree* tree = nullptr;  // topology and tokens[0] given, the other tokens to be filled
+  DraftKv kv = {};
+  std::span<const int32_t> prompt, output;  // all tokens; the last of `output` is the root, which is not committed yet
+  const SamplingOptions* sampling = nullptr;
+  bool coupled = true;  // do drafts see the verifier's noise?
+  kernels::NoiseCache* noise = nullptr;
+  Budget budget = {};
+  // For drafters that fill a tree of a given shape; null, or of the root alone: they draft nothing.
+  StaticTree* shape = nullptr;
   // > 0: nodes that their head holds less likely are left out, and nothing is drafted below a path that the heads
   // together hold less likely (growing_trees.h)
   float min_probability = 0;
-  const SamplingOptions* sampling = nullptr;
-  bool coupled = true;
-  std::span<const int32_t> prompt, output;  // history for penalties; output ends in the root
-  kernels::NoiseCache* noise = nullptr;
+  tree::TokenTree* tree = nullptr;  // gets the tree; at least the root
+};
+
+// One sequence, and the tokens that a drafter is asked about.
+struct AlongInput {
+  DraftState* state = nullptr;
+  DraftKv kv = {};
+  std::span<const int32_t> tokens;  // [n], 1 <= n <= max_depth(): the root, then a path below it
+  Matrix* logits = nullptr;         // gets [n, V]: row i is about the token after tokens[i]
 };
 
 class Drafter {
  public:
   virtual ~Drafter() = default;
 
-  virtual const char* name() const = 0;   // "medusa", "hydra", "hydra++"
-  virtual int32_t max_depth() const = 0;  // K
-  // Which hidden rows Absorb wants: 0 = after the final norm; n > 0 = output of layer L - n, without a norm.
-  virtual int64_t hidden_layer_offset() const { return 0; }
-  virtual uint64_t weight_bytes() const = 0;
+  virtual const char* name() const = 0;   // "medusa", "hydra", "hydra++", "lookup"
+  virtual int32_t max_depth() const = 0;  // K: no tree of this drafter is deeper
+  // Which hidden states Commit takes (model/decoder.h: kAfterFinalNorm).
+  virtual std::vector<int32_t> WantedLayers() const { return {}; }
+  // The layers of keys and values that this drafter keeps in the sequences' blocks (DraftKv).
+  virtual std::vector<kv::LayerShape> KvLayers() const { return {}; }
+  virtual uint64_t weight_bytes() const { return 0; }
+  // Does it fill the shape that it is given, or make its own?
+  virtual bool FillsShapes() const { return false; }
+  // The most nodes that it drafts for a request in a shape of its own.
+  virtual int32_t MostNodes(const GenerationRequest& /*request*/) const { return 0; }
+  // May Propose give this sequence more than the root?
+  bool MayDraft(const ProposeInput& input) const;
 
-  // `max_positions`: most rows that this sequence will ever absorb; `kv_type`: of keys and values that it keeps.
-  virtual std::unique_ptr<DraftState> NewState(int32_t max_positions, DType kv_type) const = 0;
-  // After every commit and every prompt chunk, in order; rows of several commits may come together.
-  virtual void Absorb(std::span<AbsorbInput> inputs) = 0;
-  // Fills the trees, and takes nodes out of those with a min_probability. What a node's token is, and whether it
-  // stays, does not depend on other branches, sequences or topologies in the call.
+  virtual std::unique_ptr<DraftState> NewState(const GenerationRequest& request) const = 0;
+  // Before the first Commit of a sequence whose first `length` positions are in its blocks already, the base model's
+  // keys and values and, up to table->drafted_length(), the drafter's. Returns from which of 0 .. length on Commit must
+  // come; the base model then computes the rest again. May be called again with less.
+  virtual int32_t Resume(DraftState& /*state*/, const DraftKv& /*kv*/, int32_t length) const { return length; }
+  // After every prompt chunk and every step, in order.
+  virtual void Commit(std::span<const CommitInput> inputs) = 0;
+  // Gives each sequence a tree within its budget. What a node's token is, and whether it stays, does not depend on
+  // other branches or on other sequences of the call.
   virtual void Propose(std::span<ProposeInput> inputs) = 0;
-  // Row i = logits of head i after root and path[0 .. i-1], followed by each head's own argmax where path is shorter.
-  // out [K, V].
-  virtual void HeadLogits(DraftState& state, int32_t root, std::span<const int32_t> path, Matrix& out) = 0;
+  // The logits by which each next token of a path would be drafted. Drafters that have none give no rows.
+  virtual void LogitsAlong(std::span<AlongInput> inputs);
 };
+
+// Rows of logits [K, V] after a root and a path, which goes on with each row's own argmax where it is shorter than
+// that.
+void HeadLogits(Drafter& drafter, DraftState& state, std::vector<int32_t> root_and_path, Matrix& logits);
 
 // What the heads' weights shall become, and by whom; and what came of it.
 struct HeadPacking {

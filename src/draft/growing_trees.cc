@@ -5,6 +5,16 @@
 
 namespace hydrant::draft {
 
+void GrowingTrees::Plant(std::span<ProposeInput> inputs) {
+  for (ProposeInput& input : inputs) {
+    if (input.shape == nullptr) {
+      input.tree->Reset(input.output.back());
+    } else {
+      input.shape->Plant(input.budget, input.output.back(), *input.tree);
+    }
+  }
+}
+
 void GrowingTrees::Start(std::span<ProposeInput> inputs) {
   inputs_ = inputs;
   paths_.resize(inputs.size());
@@ -40,13 +50,15 @@ void GrowingTrees::Finish() {
     if (paths_[s].empty()) continue;
     tree::TokenTree& tree = *inputs_[s].tree;
     kept_.clear();
-    size_t count = 0;
+    tree.scores.clear();
     for (size_t node = 0; node < paths_[s].size(); ++node) {
       kept_.push_back(paths_[s][node] > 0 ? 1 : 0);
-      if (kept_.back() != 0) tree.tokens[count++] = tree.tokens[node];
+      if (kept_.back() == 0) continue;
+      tree.tokens[tree.scores.size()] = tree.tokens[node];
+      tree.scores.push_back(paths_[s][node]);
     }
-    if (count == kept_.size()) continue;
-    tree.tokens.resize(count);
+    if (tree.scores.size() == kept_.size()) continue;
+    tree.tokens.resize(tree.scores.size());
     tree.topology = tree.topology.Keep(kept_);
   }
 }

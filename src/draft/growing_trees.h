@@ -15,12 +15,14 @@ namespace hydrant::draft {
 // hardly ever accepted, but costs its head's pass and a row of the base model all the same.) Else every node is in.
 class GrowingTrees {
  public:
+  // Plants each input's shape within its budget.
+  static void Plant(std::span<ProposeInput> inputs);
   // The inputs and their trees' shapes stay as they are until Finish.
   void Start(std::span<ProposeInput> inputs);
   bool Expands(size_t input, tree::NodeId node) const;
   // The children of a node that expands, from its candidates. `probabilities` [candidates], not read without X.
   void Fill(size_t input, tree::NodeId node, std::span<const int32_t> candidates, std::span<const float> probabilities);
-  // Takes the nodes that are not in out of the trees.
+  // Takes the nodes that are not in out of the trees, and gives the others their scores.
   void Finish();
 
  private:

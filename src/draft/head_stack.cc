@@ -72,6 +72,11 @@ std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const Hea
   return blocks;
 }
 
+int32_t WantedLayer(const HeadsInfo& info, const model::ModelConfig& base) {
+  if (info.hidden_layer_offset == 0) return model::kAfterFinalNorm;
+  return static_cast<int32_t>(base.num_layers - info.hidden_layer_offset);
+}
+
 bool BetterAlone(bool floats, int64_t rows, int64_t hidden_size) {
   return !floats && rows * hidden_size * hidden_size <= kMostAlone;
 }

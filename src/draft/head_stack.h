@@ -10,6 +10,7 @@
 #include "kernels/ops.h"
 #include "kernels/top_k.h"
 #include "kernels/workspaces.h"
+#include "model/decoder.h"
 #include "model/layer.h"
 #include "model/weights.h"
 
@@ -30,6 +31,9 @@ model::Linear TakeLinear(checkpoint::TableLoader& loader, const checkpoint::Tens
 // A matrix by slices of its inputs; the bias goes with the first.
 std::vector<model::Linear> TakeSlices(checkpoint::TableLoader& loader, const checkpoint::TensorRow& weight,
                                       int64_t count);
+
+// The hidden states that heads read (Drafter::WantedLayers).
+int32_t WantedLayer(const HeadsInfo& info, const model::ModelConfig& base);
 
 // What is wanted of a head: its logits [R, V'], or the best tokens of each row.
 struct HeadOutput {

@@ -17,8 +17,8 @@ namespace hydrant::draft {
 namespace {
 
 struct HydraState : DraftState {
-  std::vector<float> hidden;           // [D], what the heads see of the text so far
-  std::unique_ptr<PrefixCache> cache;  // Hydra++ only
+  std::vector<float> hidden;  // [D], what the heads see of the text so far
+  int32_t num_positions = 0;  // that the prefix layer has seen
 };
 
 // One node that has children, somewhere in the call's trees.
@@ -85,28 +85,33 @@ class Hydra : public Drafter {
 
   const char* name() const override { return weights_.info.name.c_str(); }
   int32_t max_depth() const override { return weights_.info.num_heads; }
-  int64_t hidden_layer_offset() const override { return weights_.info.hidden_layer_offset; }
+  std::vector<int32_t> WantedLayers() const override { return {WantedLayer(weights_.info, base_->config)}; }
+  std::vector<kv::LayerShape> KvLayers() const override {
+    return prefix_ ? std::vector<kv::LayerShape>{prefix_->kv_shape()} : std::vector<kv::LayerShape>{};
+  }
   uint64_t weight_bytes() const override { return weights_.bytes; }
+  bool FillsShapes() const override { return true; }
 
-  std::unique_ptr<DraftState> NewState(int32_t max_positions, DType kv_type) const override {
-    auto state = std::make_unique<HydraState>();
-    if (prefix_) state->cache = prefix_->NewCache(max_positions, kv_type);
-    return state;
+  std::unique_ptr<DraftState> NewState(const GenerationRequest& /*request*/) const override {
+    return std::make_unique<HydraState>();
   }
 
-  void Absorb(std::span<AbsorbInput> inputs) override {
-    for (const AbsorbInput& input : inputs) {
-      auto& state = *static_cast<HydraState*>(input.state);
-      if (prefix_) {
-        prefix_->Run(*state.cache, input.hidden, state.hidden);
-      } else {
-        const float* last = input.hidden.row(input.hidden.rows - 1);
-        state.hidden.assign(last, last + input.hidden.cols);
-      }
+  int32_t Resume(DraftState& state, const DraftKv& kv, int32_t length) const override {
+    if (!prefix_) return length;
+    return static_cast<HydraState&>(state).num_positions = std::min(length, kv.table->drafted_length());
+  }
+
+  void Commit(std::span<const CommitInput> inputs) override {
+    if (prefix_) return RunPrefix(inputs);
+    for (const CommitInput& input : inputs) {
+      const kernels::ConstRows& hidden = input.hidden.front();
+      const float* last = hidden.row(hidden.rows - 1);
+      static_cast<HydraState*>(input.state)->hidden.assign(last, last + hidden.cols);
     }
   }
 
   void Propose(std::span<ProposeInput> inputs) override {
+    GrowingTrees::Plant(inputs);
     trees_.Start(inputs);
     RunLevels(inputs, /*rank_in_head=*/true, [&](const Expanded& node, int64_t row) {
       const auto input = static_cast<size_t>(node.input);
@@ -117,20 +122,22 @@ class Hydra : public Drafter {
     trees_.Finish();
   }
 
-  void HeadLogits(DraftState& state, int32_t root, std::span<const int32_t> path, Matrix& out) override {
-    std::vector<std::vector<int32_t>> chain{std::vector<int32_t>(static_cast<size_t>(max_depth()), 0)};
-    tree::TokenTree tree{.topology = tree::Topology::FromPaths(chain), .tokens = {}};
-    tree.tokens.assign(static_cast<size_t>(max_depth()) + 1, root);
-    ProposeInput input;
-    input.state = &state;
-    input.tree = &tree;
-    out.Resize(max_depth(), base_->config.vocab_size);
-    trees_.Start(std::span(&input, 1));
-    RunLevels(std::span(&input, 1), /*rank_in_head=*/false, [&](const Expanded& node, int64_t row) {
+  void LogitsAlong(std::span<AlongInput> inputs) override {
+    std::vector<tree::TokenTree> chains(inputs.size());
+    std::vector<ProposeInput> proposals(inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      // Below the last token of the path hangs one more, which is asked for and not filled.
+      chains[i].topology = chains_.Of(static_cast<int32_t>(inputs[i].tokens.size()));
+      chains[i].tokens.assign(inputs[i].tokens.begin(), inputs[i].tokens.end());
+      proposals[i].state = inputs[i].state;
+      proposals[i].tree = &chains[i];
+      inputs[i].logits->Resize(static_cast<int64_t>(inputs[i].tokens.size()), base_->config.vocab_size);
+    }
+    trees_.Start(proposals);
+    RunLevels(proposals, /*rank_in_head=*/false, [&](const Expanded& node, int64_t row) {
       const std::span<const float> logits = ranker_.Logits(row);
-      const auto depth = static_cast<size_t>(node.node);  // in a chain a node's number is its depth
-      std::copy(logits.begin(), logits.end(), out.row(node.node));
-      tree.tokens[depth + 1] = depth < path.size() ? path[depth] : kernels::Argmax(logits);
+      // In a chain a node's number is its depth.
+      std::copy(logits.begin(), logits.end(), inputs[static_cast<size_t>(node.input)].logits->row(node.node));
     });
   }
 
@@ -139,6 +146,20 @@ class Hydra : public Drafter {
     std::vector<model::InputByKind> inputs;  // [K + 1], by slice: the hidden rows, the tokens of each depth
     Matrix embedded;                         // [level's nodes, D]
   };
+
+  void RunPrefix(std::span<const CommitInput> inputs) {
+    prefix_rows_.clear();
+    for (const CommitInput& input : inputs) {
+      auto& state = *static_cast<HydraState*>(input.state);
+      prefix_rows_.push_back({.hidden = input.hidden.front(),
+                              .first_position = state.num_positions,
+                              .blocks = input.kv.table->blocks(),
+                              .last = &state.hidden});
+      state.num_positions += static_cast<int32_t>(input.tokens.size());
+      input.kv.table->AppendDrafted(static_cast<int32_t>(input.tokens.size()));
+    }
+    if (!inputs.empty()) prefix_->Run(prefix_rows_, inputs.front().kv.layer(0));
+  }
 
   // Runs the heads level by level over all expanded nodes of all trees; `fill(expanded, row)` sets the tokens of that
   // node's children, from that row of the ranker, before the next level reads them.
@@ -337,6 +358,8 @@ class Hydra : public Drafter {
 
   HydraWeights weights_;
   std::unique_ptr<PrefixLayer> prefix_;
+  std::vector<PrefixInput> prefix_rows_;
+  Chains chains_;
   const model::ModelWeights* base_;
   kernels::Queue* queue_;
   HeadRunner runner_;

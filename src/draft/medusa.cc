@@ -26,6 +26,7 @@ class IndependentHeads : public Drafter {
       : heads_(std::move(heads)),
         hidden_size_(base.config.hidden_size),
         vocab_size_(base.config.vocab_size),
+        wanted_layer_(WantedLayer(heads_.info, base.config)),
         queue_(queue),
         runner_(queue) {
     for (const Head& head : heads_.heads) runner_.Uses(head);
@@ -34,24 +35,28 @@ class IndependentHeads : public Drafter {
 
   const char* name() const override { return heads_.info.name.c_str(); }
   int32_t max_depth() const override { return heads_.info.num_heads; }
-  int64_t hidden_layer_offset() const override { return heads_.info.hidden_layer_offset; }
+  std::vector<int32_t> WantedLayers() const override { return {wanted_layer_}; }
   uint64_t weight_bytes() const override { return heads_.bytes; }
+  bool FillsShapes() const override { return true; }
 
-  std::unique_ptr<DraftState> NewState(int32_t /*max_positions*/, DType /*kv_type*/) const override {
+  std::unique_ptr<DraftState> NewState(const GenerationRequest& /*request*/) const override {
     return std::make_unique<LastHidden>();
   }
 
-  void Absorb(std::span<AbsorbInput> inputs) override {
-    for (const AbsorbInput& input : inputs) {
-      const float* last = input.hidden.row(input.hidden.rows - 1);
+  void Commit(std::span<const CommitInput> inputs) override {
+    for (const CommitInput& input : inputs) {
+      const kernels::ConstRows& hidden = input.hidden.front();
+      const float* last = hidden.row(hidden.rows - 1);
       static_cast<LastHidden*>(input.state)->hidden.assign(last, last + hidden_size_);
     }
   }
 
   void Propose(std::span<ProposeInput> inputs) override {
+    GrowingTrees::Plant(inputs);
     int32_t deepest = 0;
     for (const ProposeInput& input : inputs) deepest = std::max(deepest, input.tree->topology.max_depth());
     HYDRANT_CHECK(deepest <= max_depth());
+    if (deepest == 0) return;
     // Sequences with shallower trees are computed along: rows cost next to nothing, another read of a head does.
     x_.Resize(static_cast<int64_t>(inputs.size()), hidden_size_);
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -77,15 +82,23 @@ class IndependentHeads : public Drafter {
     trees_.Finish();
   }
 
-  void HeadLogits(DraftState& state, int32_t /*root*/, std::span<const int32_t> /*path*/, Matrix& out) override {
-    out.Resize(max_depth(), vocab_size_);
-    x_.Resize(1, hidden_size_);
-    std::copy_n(static_cast<LastHidden&>(state).hidden.data(), hidden_size_, x_.row(0));
+  void LogitsAlong(std::span<AlongInput> inputs) override {
+    x_.Resize(static_cast<int64_t>(inputs.size()), hidden_size_);
+    size_t deepest = 0;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      std::copy_n(static_cast<LastHidden*>(inputs[i].state)->hidden.data(), hidden_size_,
+                  x_.row(static_cast<int64_t>(i)));
+      HYDRANT_CHECK(!inputs[i].tokens.empty() && inputs[i].tokens.size() <= rankers_.size());
+      inputs[i].logits->Resize(static_cast<int64_t>(inputs[i].tokens.size()), vocab_size_);
+      deepest = std::max(deepest, inputs[i].tokens.size());
+    }
     for (CandidateRanker& ranker : rankers_) ranker.Start(/*rank_in_head=*/false);
-    RunHeads(max_depth());
-    for (int32_t head = 0; head < max_depth(); ++head) {
-      const std::span<const float> row = rankers_[static_cast<size_t>(head)].Logits(0);
-      std::copy(row.begin(), row.end(), out.row(head));
+    RunHeads(static_cast<int32_t>(deepest));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      for (size_t head = 0; head < inputs[i].tokens.size(); ++head) {
+        const std::span<const float> row = rankers_[head].Logits(static_cast<int64_t>(i));
+        std::copy(row.begin(), row.end(), inputs[i].logits->row(static_cast<int64_t>(head)));
+      }
     }
   }
 
@@ -113,6 +126,7 @@ class IndependentHeads : public Drafter {
 
   MedusaWeights heads_;
   int64_t hidden_size_, vocab_size_;
+  int32_t wanted_layer_;
   kernels::Queue* queue_;
   HeadRunner runner_;
   Matrix x_;                             // [S, D]

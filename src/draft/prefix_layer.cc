@@ -16,41 +16,43 @@ PrefixLayer::PrefixLayer(PrefixWeights weights, kernels::Queue* queue)
       queue_(queue),
       layer_(queue, config_, std::span(&weights_, 1)) {}
 
-std::unique_ptr<PrefixCache> PrefixLayer::NewCache(int32_t max_positions, DType kv_type) const {
-  const kv::KvShape shape{
-      .num_layers = 1, .num_kv_heads = config_.num_kv_heads, .head_dim = config_.head_dim, .dtype = kv_type};
-  return std::make_unique<PrefixCache>(shape, max_positions / kernels::kBlockPositions + 1);
-}
-
-void PrefixLayer::Run(PrefixCache& cache, kernels::ConstRows hidden, std::vector<float>& last) {
-  const auto count = static_cast<int32_t>(hidden.rows);
-  const int32_t first = cache.table.length();
-  HYDRANT_CHECK(count > 0);
-  const bool fits = cache.table.Reserve(first + count);
-  HYDRANT_CHECK(fits);
+// Only the last row of each sequence goes through the whole layer; those rows come after all others.
+void PrefixLayer::Run(std::span<const PrefixInput> inputs, const kernels::KvLayer& kv) {
+  int64_t count = 0;
+  for (const PrefixInput& input : inputs) count += input.hidden.rows;
+  const auto num_last = static_cast<int64_t>(inputs.size());
+  HYDRANT_CHECK(num_last > 0);
   positions_.clear();
   rows_.clear();
-  x_.Resize(count, hidden.cols);
-  for (int32_t r = 0; r < count; ++r) {
-    const int32_t position = first + r;
-    positions_.push_back(position);
-    rows_.push_back({.blocks = cache.table.blocks(),
-                     .path = nullptr,
-                     .position = position,
-                     .identity_length = position + 1,
-                     .slot = position});
-    std::copy_n(hidden.row(r), hidden.cols, x_.row(r));
+  x_.Resize(count, inputs.front().hidden.cols);
+  for (const PrefixInput& input : inputs) {
+    HYDRANT_CHECK(input.hidden.rows > 0);
+    for (int64_t r = 0; r + 1 < input.hidden.rows; ++r) AddRow(input, r);
   }
-  layer_.Reserve(rows_, 1);
+  for (const PrefixInput& input : inputs) AddRow(input, input.hidden.rows - 1);
+  layer_.Reserve(rows_, num_last);
   kernels::Region(*queue_, [&](kernels::Queue& queue) {
     layer_.Rotate(queue, positions_, inv_freq_);
-    layer_.Run(queue, weights_, cache.pool.layer(0), x_);
+    layer_.Run(queue, weights_, kv, x_);
   });
-  cache.table.Append(count);
-  normed_.Resize(1, hidden.cols);
-  kernels::RmsNorm(*queue_, kernels::ConstRows(x_.row(count - 1), 1, x_.cols(), x_.stride()), norm_,
-                   config_.rms_norm_eps, normed_);
-  last.assign(normed_.row(0), normed_.row(0) + hidden.cols);
+  normed_.Resize(num_last, x_.cols());
+  kernels::RmsNorm(*queue_, kernels::ConstRows(x_).Part(count - num_last, num_last), norm_, config_.rms_norm_eps,
+                   normed_);
+  for (size_t s = 0; s < inputs.size(); ++s) {
+    const std::span<const float> row = std::as_const(normed_).row_span(static_cast<int64_t>(s));
+    inputs[s].last->assign(row.begin(), row.end());
+  }
+}
+
+void PrefixLayer::AddRow(const PrefixInput& input, int64_t row) {
+  const int32_t position = input.first_position + static_cast<int32_t>(row);
+  std::copy_n(input.hidden.row(row), x_.cols(), x_.row(static_cast<int64_t>(rows_.size())));
+  positions_.push_back(position);
+  rows_.push_back({.blocks = input.blocks,
+                   .path = nullptr,
+                   .position = position,
+                   .identity_length = position + 1,
+                   .slot = position});
 }
 
 }  // namespace hydrant::draft

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hydra++'s prefix layer: one decoder layer with its own KV cache, run over committed rows only (never over tree
-// nodes). Its output at the last committed row takes the place of the base model's hidden state in the heads' input.
+// Hydra++'s prefix layer: one decoder layer with keys and values of its own, run over committed rows only (never over
+// tree nodes). Its output at the last committed row takes the place of the base model's hidden state in the heads'
+// input.
 #pragma once
 
-#include <memory>
-#include <string>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "draft/prefix_weights.h"
@@ -14,22 +15,25 @@
 
 namespace hydrant::draft {
 
-// The layer's KV of one sequence. Lags the base's by nothing: rows are absorbed at every commit.
-struct PrefixCache {
-  PrefixCache(const kv::KvShape& shape, int32_t num_blocks) : pool(shape, num_blocks), table(&pool) {}
-  kv::BlockPool pool;
-  kv::BlockTable table;
+// Rows of one sequence, which stand after those of the calls before.
+struct PrefixInput {
+  kernels::ConstRows hidden;  // [n, D], n >= 1
+  int32_t first_position = 0;
+  const int32_t* blocks = nullptr;     // of the sequence; slot = position
+  std::vector<float>* last = nullptr;  // gets the output of the last row [D]
 };
 
 class PrefixLayer {
  public:
   PrefixLayer(PrefixWeights weights, kernels::Queue* queue);
 
-  std::unique_ptr<PrefixCache> NewCache(int32_t max_positions, DType kv_type) const;
-  // Runs the rows, which stand after those absorbed before, and returns the last output [D].
-  void Run(PrefixCache& cache, kernels::ConstRows hidden, std::vector<float>& last);
+  kv::LayerShape kv_shape() const { return {.num_kv_heads = config_.num_kv_heads, .head_dim = config_.head_dim}; }
+  // All sequences in one pass over the weights. `kv`: the layer's own, of that shape.
+  void Run(std::span<const PrefixInput> inputs, const kernels::KvLayer& kv);
 
  private:
+  void AddRow(const PrefixInput& input, int64_t row);
+
   model::ModelConfig config_;  // of the layer
   model::LayerWeights weights_;
   std::vector<float> norm_;      // [D]
@@ -38,7 +42,7 @@ class PrefixLayer {
   model::LayerRunner layer_;
   std::vector<int32_t> positions_;
   std::vector<kernels::RowKv> rows_;
-  Matrix x_, normed_;
+  Matrix x_, normed_;  // [all rows, D], [sequences, D]
 };
 
 }  // namespace hydrant::draft

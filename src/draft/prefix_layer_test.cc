@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,16 +46,28 @@ PrefixWeights RandomPrefix() {
   return prefix;
 }
 
+// Keys and values of one prefix layer for some sequences.
+struct Sequences {
+  Sequences(const PrefixLayer& layer, DType kv_type, int32_t count)
+      : pool({.layers = {layer.kv_shape()}, .dtype = kv_type}, count * (kRows / kernels::kBlockPositions + 1)) {
+    for (int32_t s = 0; s < count; ++s) EXPECT_TRUE(tables.emplace_back(&pool).Reserve(kRows));
+  }
+  kv::BlockPool pool;
+  std::deque<kv::BlockTable> tables;
+};
+
 // The last output after 40 rows in passes of `pass`.
 std::vector<float> LastOf(PrefixLayer& layer, DType kv_type, int32_t pass) {
   const Matrix hidden = kernels::RandomMatrix(kRows, kHidden, 11);
-  const std::unique_ptr<PrefixCache> cache = layer.NewCache(kRows, kv_type);
-  EXPECT_EQ(cache->pool.shape().dtype, kv_type);
+  const Sequences one(layer, kv_type, 1);
   std::vector<float> last;
   for (int32_t first = 0; first < kRows; first += pass) {
-    layer.Run(*cache, {hidden.row(first), std::min(pass, kRows - first), kHidden, hidden.stride()}, last);
+    const PrefixInput input{.hidden = kernels::ConstRows(hidden).Part(first, std::min(pass, kRows - first)),
+                            .first_position = first,
+                            .blocks = one.tables.front().blocks(),
+                            .last = &last};
+    layer.Run(std::span(&input, 1), one.pool.layer(0));
   }
-  EXPECT_EQ(cache->table.length(), kRows);
   return last;
 }
 
@@ -91,6 +104,40 @@ TEST(PrefixLayerTest, KeepsKeysAndValuesInTheTypeItIsTold) {
   EXPECT_LT(bf16, 2e-2);
   EXPECT_GT(f16, 1e-7);
   EXPECT_LT(f16, bf16);
+}
+
+// Each sequence's output is what it gives alone, whatever shares the pass: here a prompt's chunk beside single rows.
+TEST(PrefixLayerTest, SequencesShareAPass) {
+  base::ThreadPool pool(2, false);
+  kernels::Queue queue{&pool, &kernels::KernelsFor("auto")};
+  PrefixLayer layer(RandomPrefix(), &queue);
+  constexpr int32_t kCounts[] = {1, kRows, 5};
+  std::vector<std::vector<float>> alone(3), together(3);
+  std::vector<Matrix> hidden;
+  for (uint32_t s = 0; s < 3; ++s) hidden.push_back(kernels::RandomMatrix(kRows, kHidden, 20 + s));
+  const Sequences each(layer, DType::kF32, 3), all(layer, DType::kF32, 3);
+  const auto input_for = [&](size_t s, int32_t first, int32_t count, const Sequences& sequences,
+                             std::vector<std::vector<float>>& last) {
+    return PrefixInput{.hidden = kernels::ConstRows(hidden[s]).Part(first, count),
+                       .first_position = first,
+                       .blocks = sequences.tables[s].blocks(),
+                       .last = &last[s]};
+  };
+  for (size_t s = 0; s < 3; ++s) {
+    for (int32_t first = 0; first < kRows; first += kCounts[s]) {
+      const PrefixInput input = input_for(s, first, std::min(kCounts[s], kRows - first), each, alone);
+      layer.Run(std::span(&input, 1), each.pool.layer(0));
+    }
+  }
+  for (int32_t first = 0; first < kRows; ++first) {
+    std::vector<PrefixInput> inputs;
+    for (size_t s = 0; s < 3; ++s) {
+      if (first % kCounts[s] == 0)
+        inputs.push_back(input_for(s, first, std::min(kCounts[s], kRows - first), all, together));
+    }
+    layer.Run(inputs, all.pool.layer(0));
+  }
+  EXPECT_EQ(together, alone);
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ StepKind KindOfStep(size_t sequences, bool sampled, bool pruned) {
 AutoTrees::AutoTrees(std::span<const tree::NamedTopology> own, const tree::Limits& limits, std::string file,
                      std::string key)
     : family_(tree::TreeFamily(own, limits)), file_(std::move(file)), key_(std::move(key)) {
+  for (const tree::NamedTopology& tree : family_) shapes_.emplace_back(tree.topology);
   if (file_.empty() || !base::IsThere(file_)) return;
   try {
     Load();

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "draft/static_tree.h"
 #include "hydrant/generation.h"
 #include "tree/chooser.h"
 #include "tree/parse.h"
@@ -36,6 +37,7 @@ class AutoTrees {
   AutoTrees(std::span<const tree::NamedTopology> own, const tree::Limits& limits, std::string file, std::string key);
 
   std::span<const tree::NamedTopology> family() const { return family_; }
+  draft::StaticTree& shape(int32_t tree) { return shapes_[static_cast<size_t>(tree)]; }  // of the family
   int32_t max_rows() const;   // of the widest tree, its root included
   int32_t max_depth() const;  // of the deepest
 
@@ -53,6 +55,7 @@ class AutoTrees {
   TreeUse UseOf(const tree::TreeEstimate& estimate, std::span<const int64_t> steps) const;
 
   std::vector<tree::NamedTopology> family_;
+  std::vector<draft::StaticTree> shapes_;  // [family]
   std::string file_, key_, problem_;
   bool save_failed_ = false;
   std::map<StepKind, tree::TreeChooser> choosers_;

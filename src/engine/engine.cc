@@ -76,8 +76,9 @@ struct Engine::Impl {
 int32_t Engine::Impl::SlotsFor(const GenerationRequest& request) const {
   const int64_t tokens = static_cast<int64_t>(request.prompt_ids.size()) + request.stop.max_tokens;
   const int64_t committed = std::min<int64_t>(tokens, loaded->weights.config.max_positions);
-  int32_t tree = std::max(loaded->tree.topology.num_nodes(), 1 + request.lookup.max_tokens);
-  int32_t depth = std::max(loaded->tree.topology.max_depth(), request.lookup.max_tokens);
+  const int32_t own = loaded->proposer().MostNodes(request);
+  int32_t tree = std::max(loaded->tree.topology.num_nodes(), 1 + own);
+  int32_t depth = std::max(loaded->tree.topology.max_depth(), own);
   if (loaded->auto_trees) {
     tree = std::max(tree, loaded->auto_trees->max_rows());
     depth = std::max(depth, loaded->auto_trees->max_depth());
@@ -88,7 +89,7 @@ int32_t Engine::Impl::SlotsFor(const GenerationRequest& request) const {
 void Engine::Impl::EnsurePool(int32_t num_blocks) {
   if (kv_pool && kv_pool->num_blocks() >= num_blocks) return;
   kv_pool.reset();
-  kv_pool = std::make_unique<kv::BlockPool>(model::KvShapeFor(loaded->weights.config, loaded->kv_type), num_blocks);
+  kv_pool = std::make_unique<kv::BlockPool>(loaded->kv_shape, num_blocks);
 }
 
 // Checks the requests, and makes room for all of them.
@@ -118,12 +119,12 @@ void Engine::Impl::Admit(std::span<const GenerationRequest> requests) {
 sequence::SequenceSetup Engine::Impl::SetupFor(const GenerationRequest& request) const {
   sequence::SequenceSetup setup;
   setup.tokenizer = loaded->tokenizer.get();
-  setup.drafter = request.use_drafter ? loaded->drafter.get() : nullptr;
+  setup.drafter = request.use_drafter ? &loaded->proposer() : nullptr;
   setup.pool = kv_pool.get();
   setup.kernels = loaded->queue.table;
   setup.vocab_size = loaded->info.vocab_size;
   setup.max_positions = loaded->info.max_positions;
-  setup.max_slots = SlotsFor(request);
+  setup.base_layers = loaded->base_layers();
   setup.eos_token_ids = loaded->info.eos_token_ids;
   const std::vector<int32_t>& more = request.stop.eos_token_ids;
   setup.eos_token_ids.insert(setup.eos_token_ids.end(), more.begin(), more.end());
@@ -173,10 +174,12 @@ std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationReques
                                                 const EmitCallback& on_emit) {
   const base::DefaultFloatMode mode;  // outside the thread pool too: tokens are chosen here
   Admit(requests);
+  draft::StaticTree tree(loaded->tree.topology);
   engine::Stepper stepper({.decoder = loaded->decoder.get(),
-                           .drafter = loaded->drafter.get(),
+                           .drafter = &loaded->proposer(),
                            .pool = kv_pool.get(),
-                           .topology = &loaded->tree.topology,
+                           .base_layers = loaded->base_layers(),
+                           .tree = &tree,
                            .auto_trees = loaded->auto_trees.get(),
                            .prefill_chunk = loaded->options.prefill_chunk,
                            .model = loaded->options.model});
@@ -189,9 +192,9 @@ std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationReques
   }
   std::vector<GenerationResult> results;
   for (sequence::Sequence& sequence : sequences) {
-    TreeReport tree = ReportTree(sequence, stepper.kind());
+    TreeReport report = ReportTree(sequence, stepper.kind());
     results.push_back(sequence.TakeResult());
-    results.back().tree = std::move(tree);
+    results.back().tree = std::move(report);
   }
   if (loaded->auto_trees) {
     loaded->auto_trees->Save();

@@ -38,12 +38,11 @@ EvalLogitsResult EvalLogits(LoadedModel& loaded, const std::vector<int32_t>& pro
   CheckPrompt(loaded, prompt_ids);
   CheckPath(loaded, path);
   const auto length = static_cast<int32_t>(prompt_ids.size());
-  kv::BlockPool pool(model::KvShapeFor(loaded.weights.config, loaded.kv_type), length / kernels::kBlockPositions + 1);
+  kv::BlockPool pool(loaded.kv_shape, length / kernels::kBlockPositions + 1);
   kv::BlockTable table(&pool);
   const bool reserved = table.Reserve(length);
   HYDRANT_CHECK(reserved);
-  std::unique_ptr<draft::DraftState> state =
-      loaded.drafter ? loaded.drafter->NewState(length, loaded.kv_type) : nullptr;
+  std::unique_ptr<draft::DraftState> state = loaded.drafter ? loaded.drafter->NewState({}) : nullptr;
 
   EvalLogitsResult result;
   result.logits.Resize(length, loaded.weights.config.vocab_size);
@@ -61,17 +60,26 @@ EvalLogitsResult EvalLogits(LoadedModel& loaded, const std::vector<int32_t>& pro
     batch.Seal();
     loaded.decoder->Forward(batch, pool, output);
     table.Append(count);
-    CheckKvRange(table, first, count, loaded.options.model);
+    CheckKvRange(table, first, count, loaded.base_layers(), loaded.options.model);
     CopyInto(output.logits, result.logits, first);
     CopyInto(output.hidden, result.hidden, first);
     if (!state) continue;
-    draft::AbsorbInput input{.state = state.get(),
-                             .hidden = loaded.drafter->hidden_layer_offset() > 0 ? output.captured : output.hidden};
-    loaded.drafter->Absorb(std::span(&input, 1));
+    std::vector<kernels::ConstRows> hidden;
+    for (size_t i = 0; i < output.captured.size(); ++i) hidden.emplace_back(output.HiddenOf(i));
+    const draft::CommitInput input{
+        .state = state.get(),
+        .kv = loaded.DraftKvIn(table),
+        .tokens = std::span(prompt_ids).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
+        .hidden = hidden,
+        .is_prompt = true};
+    loaded.drafter->Commit(std::span(&input, 1));
   }
   if (progress) progress(1);
   result.root = kernels::Argmax(std::as_const(result.logits).row_span(length - 1));
-  if (state) loaded.drafter->HeadLogits(*state, result.root, path, result.head_logits);
+  if (!state) return result;
+  std::vector<int32_t> root_and_path{result.root};
+  root_and_path.insert(root_and_path.end(), path.begin(), path.end());
+  draft::HeadLogits(*loaded.drafter, *state, std::move(root_and_path), result.head_logits);
   return result;
 }
 

@@ -36,10 +36,7 @@ double LogLoss(std::span<const float> logits, int32_t target) {
 class Evaluation {
  public:
   Evaluation(LoadedModel& loaded, const PerplexityOptions& options)
-      : loaded_(&loaded),
-        options_(options),
-        pool_(model::KvShapeFor(loaded.weights.config, loaded.kv_type),
-              options.context / kernels::kBlockPositions + 1) {}
+      : loaded_(&loaded), options_(options), pool_(loaded.kv_shape, options.context / kernels::kBlockPositions + 1) {}
 
   void Run(std::span<const std::vector<int32_t>> texts) {
     int64_t all = 0;
@@ -77,7 +74,8 @@ class Evaluation {
       batch_.Seal();
       loaded_->decoder->Forward(batch_, pool_, output_);
       table.Append(static_cast<int32_t>(count));
-      CheckKvRange(table, static_cast<int32_t>(at), static_cast<int32_t>(count), loaded_->options.model);
+      CheckKvRange(table, static_cast<int32_t>(at), static_cast<int32_t>(count), loaded_->base_layers(),
+                   loaded_->options.model);
       Score(tokens.subspan(static_cast<size_t>(std::max(at + 1, first))));
     }
   }

@@ -192,7 +192,7 @@ void FillInfo(LoadedModel& loaded) {
   if (const std::string text = base::TooManyThreads(info.threads); !text.empty()) info.warnings.push_back(text);
   info.prefill_chunk = loaded.options.prefill_chunk;
   info.vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size);
-  info.kv_type = NameOf(loaded.kv_type);
+  info.kv_type = NameOf(loaded.kv_shape.dtype);
   info.max_positions = static_cast<int32_t>(loaded.weights.config.max_positions);
   info.weights = loaded.weights.layers.front().q.format();
   info.weight_bytes = loaded.weights.bytes;
@@ -239,13 +239,15 @@ void OpenQueue(LoadedModel& loaded) {
 }
 
 void FinishLoading(LoadedModel& loaded) {
-  loaded.kv_type = KvTypeNamed(loaded.options.kv_type, loaded.weights);
+  const DType kv_type = KvTypeNamed(loaded.options.kv_type, loaded.weights);
+  loaded.kv_shape = model::KvShapeFor(loaded.weights.config, kv_type);
   if (loaded.options.prefill_chunk == 0) {
     loaded.options.prefill_chunk = BestPrefillChunk(*loaded.queue.table, loaded.weights);
   }
-  const int64_t offset = loaded.drafter ? loaded.drafter->hidden_layer_offset() : 0;
-  const int64_t capture = offset > 0 ? loaded.weights.config.num_layers - offset : -1;
-  loaded.decoder = std::make_unique<model::Decoder>(&loaded.queue, &loaded.weights, capture);
+  if (loaded.drafter) loaded.lookup_or_drafter = std::make_unique<draft::FirstOf>(&loaded.lookup, loaded.drafter.get());
+  const std::vector<kv::LayerShape> own = loaded.proposer().KvLayers();
+  loaded.kv_shape.layers.insert(loaded.kv_shape.layers.end(), own.begin(), own.end());
+  loaded.decoder = std::make_unique<model::Decoder>(&loaded.queue, &loaded.weights, loaded.proposer().WantedLayers());
   FillInfo(loaded);
 }
 
@@ -278,8 +280,9 @@ FileError NoFiniteLogits(const std::string& model) {
           "those lose it"};
 }
 
-void CheckKvRange(const kv::BlockTable& table, int32_t first, int32_t count, const std::string& model) {
-  if (!table.Overflows(first, count)) return;
+void CheckKvRange(const kv::BlockTable& table, int32_t first, int32_t count, kv::LayerRange layers,
+                  const std::string& model) {
+  if (!table.Overflows(first, count, layers)) return;
   throw FileError(model, "a key or a value is beyond 65504, the largest number of f16: the f16 KV cache overflowed",
                   "take --kv-type bf16 or f32");
 }

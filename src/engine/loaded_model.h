@@ -8,6 +8,8 @@
 
 #include "base/thread_pool.h"
 #include "draft/drafter.h"
+#include "draft/first_of.h"
+#include "draft/lookup_drafter.h"
 #include "engine/auto_trees.h"
 #include "hydrant/engine.h"
 #include "hydrant/error.h"
@@ -30,13 +32,23 @@ struct LoadedModel {
   kernels::Queue queue;
   model::ModelWeights weights;
   std::unique_ptr<draft::Drafter> drafter;  // null: none
-  tree::NamedTopology tree;                 // only the root without a drafter; with auto_trees: of typical acceptance
-  std::unique_ptr<AutoTrees> auto_trees;    // null: the tree is fixed
-  bool tree_is_named_auto = false;          // else auto_trees are the default
+  draft::LookupDrafter lookup;
+  std::unique_ptr<draft::FirstOf> lookup_or_drafter;  // null: no drafter
+  tree::NamedTopology tree;               // only the root without a drafter; with auto_trees: of typical acceptance
+  std::unique_ptr<AutoTrees> auto_trees;  // null: the tree is fixed
+  bool tree_is_named_auto = false;        // else auto_trees are the default
   std::unique_ptr<model::Decoder> decoder;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;  // null: none
-  DType kv_type = DType::kF32;
+  kv::KvShape kv_shape;                             // the base's layers, then those of proposer()
   EngineInfo info;
+
+  // What sequences draft with: lookups in their text, then the drafter.
+  draft::Drafter& proposer() { return lookup_or_drafter ? static_cast<draft::Drafter&>(*lookup_or_drafter) : lookup; }
+  kv::LayerRange base_layers() const { return {.first = 0, .count = weights.config.num_layers}; }
+  // The keys and values of the loaded drafter alone, without lookups: what evaluation asks.
+  draft::DraftKv DraftKvIn(kv::BlockTable& table) const {
+    return {.table = &table, .first_layer = base_layers().count};
+  }
 };
 
 // Throws UserError for anything wrong with files or options.
@@ -66,8 +78,9 @@ int32_t BestPrefillChunk(const kernels::KernelTable& table, const model::ModelWe
 FileError NoFiniteLogits(const std::string& model);
 
 // Keys and values that f16 cannot hold become infinite: scores NaN, or positions that are passed over in silence.
-// Throws FileError where that has happened to one of the slots `first` .. first + count - 1.
-void CheckKvRange(const kv::BlockTable& table, int32_t first, int32_t count, const std::string& model);
+// Throws FileError where that has happened to `layers` in one of the slots `first` .. first + count - 1.
+void CheckKvRange(const kv::BlockTable& table, int32_t first, int32_t count, kv::LayerRange layers,
+                  const std::string& model);
 
 // Throws UserError when the prompt is empty, has ids outside the vocabulary, or is longer than the context.
 void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_ids);

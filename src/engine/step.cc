@@ -11,10 +11,6 @@
 namespace hydrant::engine {
 namespace {
 
-// Rows that wait for the drafter while others draft, or nobody does: a prompt's worth, so that catching up costs what a
-// prompt's rows cost. (16 KB each at 7B.)
-constexpr int64_t kMostUnabsorbed = 256;
-
 // Adds the wall time of a phase to every sequence that took part.
 class PhaseClock {
  public:
@@ -37,8 +33,15 @@ class PhaseClock {
 
 }  // namespace
 
-Stepper::Stepper(const StepContext& context) : context_(context) {
-  by_depth_.resize(static_cast<size_t>(context.topology->max_depth()) + 1);
+Stepper::Stepper(const StepContext& context)
+    : context_(context), num_wanted_(context.drafter->WantedLayers().size()), committed_hidden_(num_wanted_) {}
+
+void Stepper::CheckKv(const sequence::Sequence& sequence, int32_t first, int32_t count) const {
+  CheckKvRange(sequence.table(), first, count, context_.base_layers, context_.model);
+}
+
+draft::DraftKv Stepper::DraftKvOf(sequence::Sequence& sequence) const {
+  return {.table = &sequence.table(), .first_layer = context_.base_layers.first + context_.base_layers.count};
 }
 
 bool Stepper::Prefill(sequence::Sequence& sequence, const std::function<bool()>& go_on) {
@@ -54,19 +57,16 @@ bool Stepper::Prefill(sequence::Sequence& sequence, const std::function<bool()>&
       clock.Lap(&PhaseTimes::prefill);
       return false;
     }
+    const std::span<const int32_t> chunk =
+        std::span(prompt).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
     batch_.Clear();
-    batch_.AddChain(std::span(prompt).subspan(static_cast<size_t>(first), static_cast<size_t>(count)), first,
-                    sequence.table().blocks());
+    batch_.AddChain(chunk, first, sequence.table().blocks());
     if (first + count == length) batch_.WantLogits();
     batch_.Seal();
     context_.decoder->Forward(batch_, *context_.pool, output_);
     sequence.table().Append(count);
-    CheckKvRange(sequence.table(), first, count, context_.model);
-    if (sequence.drafts()) {
-      const Matrix& hidden = context_.drafter->hidden_layer_offset() > 0 ? output_.captured : output_.hidden;
-      draft::AbsorbInput input{.state = sequence.draft_state(), .hidden = hidden};
-      context_.drafter->Absorb(std::span(&input, 1));
-    }
+    CheckKv(sequence, first, count);
+    if (sequence.drafts()) CommitChunk(sequence, chunk);
   }
   const std::span<const float> logits = std::as_const(output_.logits).row_span(0);
   sequence.TakeFirst(logits);
@@ -86,7 +86,7 @@ void Stepper::Step(std::span<sequence::Sequence* const> sequences) {
   Verify(sequences);
   clock.Lap(&PhaseTimes::verify);
   for (size_t s = 0; s < sequences.size(); ++s) sequences[s]->Commit(verdicts_[s]);
-  Keep(sequences);
+  CommitSteps(sequences);
   clock.Lap(&PhaseTimes::commit);
   ObserveTree(sequences, clock.total_ms());
 }
@@ -102,7 +102,7 @@ void Stepper::ChooseTree(std::span<sequence::Sequence* const> sequences) {
   bool sampled = false, pruned = false, any = false;
   for (const sequence::Sequence* sequence : sequences) {
     any = any || IsAuto(*sequence);
-    all_as_chosen_ = all_as_chosen_ && IsAuto(*sequence) && sequence->looked_up().empty();
+    all_as_chosen_ = all_as_chosen_ && IsAuto(*sequence);
     sampled = sampled || sequence->request().sampling.temperature > 0;
     pruned = pruned || sequence->request().draft_p_min > 0;
   }
@@ -129,66 +129,44 @@ void Stepper::ObserveTree(std::span<sequence::Sequence* const> sequences, double
   chooser_->Observe({.milliseconds = milliseconds, .walks = walks_});
 }
 
-// The tree, cut so that no row passes the context limit.
-const tree::Topology& Stepper::TopologyFor(const sequence::Sequence& sequence) {
-  const int32_t room = sequence.depth_room();
-  HYDRANT_CHECK(room >= 0);
-  const bool is_auto = IsAuto(sequence);
-  const tree::Topology& whole =
-      is_auto ? context_.auto_trees->family()[static_cast<size_t>(chooser_->Next())].topology : *context_.topology;
-  const int32_t depth = sequence.drafts() ? std::min(room, whole.max_depth()) : 0;
-  if (depth == whole.max_depth()) return whole;
-  all_as_chosen_ = false;
-  if (is_auto) return cut_ = whole.CutToDepth(depth);
-  tree::Topology& cut = by_depth_[static_cast<size_t>(depth)];
-  if (cut.max_depth() != depth) cut = whole.CutToDepth(depth);
-  return cut;
-}
-
 int32_t Stepper::RowsFor(const GenerationRequest& request) const {
   if (!request.use_drafter) return 1;
   const bool is_auto = context_.auto_trees != nullptr && request.accept.rule == AcceptRule::kExact;
-  const int32_t rows = is_auto ? context_.auto_trees->max_rows() : context_.topology->num_nodes();
-  return std::max(rows, 1 + request.lookup.max_tokens);
+  const int32_t rows = is_auto ? context_.auto_trees->max_rows() : context_.tree->whole().num_nodes();
+  return std::min(kMaxRows, std::max(rows, 1 + context_.drafter->MostNodes(request)));
 }
 
-const tree::Topology& Stepper::Chain(int32_t nodes) {
-  const auto n = static_cast<size_t>(nodes);
-  if (chains_.size() <= n) chains_.resize(n + 1);
-  if (chains_[n].num_nodes() == nodes + 1) return chains_[n];
-  const std::vector<std::vector<int32_t>> path(1, std::vector<int32_t>(n, 0));
-  return chains_[n] = tree::Topology::FromPaths(path);
-}
-
-// What the sequence has looked up, as far as the context goes.
-void Stepper::PlantChain(sequence::Sequence& sequence) {
-  const std::span<const int32_t> tokens = sequence.looked_up();
-  const int32_t count = std::min(static_cast<int32_t>(tokens.size()), sequence.depth_room());
-  sequence.Plant(Chain(count));
-  std::copy_n(tokens.begin(), count, sequence.tree().tokens.begin() + 1);
+draft::ProposeInput Stepper::ProposalOf(sequence::Sequence& sequence) const {
+  const GenerationRequest& request = sequence.request();
+  return {.state = sequence.draft_state(),
+          .kv = DraftKvOf(sequence),
+          .prompt = request.prompt_ids,
+          .output = sequence.output(),
+          .sampling = &request.sampling,
+          .coupled = DraftsSeeNoise(request.accept),
+          .noise = &sequence.noise(),
+          .budget = {.max_nodes = max_nodes_, .max_depth = sequence.depth_room()},
+          .shape = IsAuto(sequence) ? &context_.auto_trees->shape(chooser_->Next()) : context_.tree,
+          .min_probability = request.draft_p_min,
+          .tree = &sequence.tree()};
 }
 
 void Stepper::Draft(std::span<sequence::Sequence* const> sequences) {
+  max_nodes_ = kMaxRows / static_cast<int32_t>(sequences.size()) - 1;
   proposals_.clear();
   for (sequence::Sequence* sequence : sequences) {
-    if (!sequence->looked_up().empty()) {
-      PlantChain(*sequence);
-      continue;
+    HYDRANT_CHECK(sequence->depth_room() >= 0);
+    if (sequence->drafts()) {
+      proposals_.push_back(ProposalOf(*sequence));
+    } else {
+      sequence->tree().Reset(sequence->output().back());
     }
-    sequence->Plant(TopologyFor(*sequence));
-    if (sequence->tree().topology.num_nodes() == 1) continue;
-    const GenerationRequest& request = sequence->request();
-    proposals_.push_back({.state = sequence->draft_state(),
-                          .tree = &sequence->tree(),
-                          .min_probability = request.draft_p_min,
-                          .sampling = &request.sampling,
-                          .coupled = DraftsSeeNoise(request.accept),
-                          .prompt = request.prompt_ids,
-                          .output = sequence->output(),
-                          .noise = &sequence->noise()});
   }
-  Absorb(sequences);
   if (!proposals_.empty()) context_.drafter->Propose(proposals_);
+  for (const draft::ProposeInput& proposal : proposals_) {
+    const bool as_chosen = !proposal.tree->looked_up && proposal.shape->FitsIn(proposal.budget);
+    all_as_chosen_ = all_as_chosen_ && as_chosen;
+  }
 }
 
 // All trees as one flat batch, the rows of each in the order of its nodes' places.
@@ -233,10 +211,10 @@ void Stepper::Verify(std::span<sequence::Sequence* const> sequences) {
     input.output = sequence.output();
     input.noise = &sequence.noise();
     verdicts_.push_back(sequence.verifier().Accept(input));
-    CheckKvRange(sequence.table(), sequence.table().length(), 1, context_.model);
+    CheckKv(sequence, sequence.table().length(), 1);
     for (const tree::NodeId node : verdicts_.back().path) {
       const int32_t slot = sequence.table().length() + sequence.places()[static_cast<size_t>(node)];
-      CheckKvRange(sequence.table(), slot, 1, context_.model);
+      CheckKv(sequence, slot, 1);
     }
     CheckFinite(input, verdicts_.back());
   }
@@ -255,39 +233,62 @@ void Stepper::CheckFinite(const verify::VerifyInput& input, const verify::Verdic
   check(at, verdict.bonus);
 }
 
-// Keeps the hidden rows of the committed tokens for the drafter: the root's row and those of the accepted nodes.
-void Stepper::Keep(std::span<sequence::Sequence* const> sequences) {
-  if (context_.drafter == nullptr) return;
-  const Matrix& hidden = context_.drafter->hidden_layer_offset() > 0 ? output_.captured : output_.hidden;
-  kept_width_ = hidden.cols();
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    if (!sequences[s]->drafts() || sequences[s]->finished()) continue;
-    std::vector<float>& rows = sequences[s]->unabsorbed();
-    const auto keep = [&](int64_t row) { rows.insert(rows.end(), hidden.row(row), hidden.row(row) + hidden.cols()); };
-    keep(first_row_[s]);
-    for (const tree::NodeId node : verdicts_[s].path) {
-      keep(first_row_[s] + sequences[s]->places()[static_cast<size_t>(node)]);
-    }
-  }
+void Stepper::CommitChunk(sequence::Sequence& sequence, std::span<const int32_t> tokens) {
+  hidden_parts_.clear();
+  for (size_t i = 0; i < num_wanted_; ++i) hidden_parts_.emplace_back(output_.HiddenOf(i));
+  const draft::CommitInput input{.state = sequence.draft_state(),
+                                 .kv = DraftKvOf(sequence),
+                                 .tokens = tokens,
+                                 .hidden = hidden_parts_,
+                                 .is_prompt = true};
+  context_.drafter->Commit(std::span(&input, 1));
 }
 
-// Hands what was kept to the drafter where it is about to draft. Else it waits, up to kMostUnabsorbed rows: heads that
-// are not asked need not know.
-void Stepper::Absorb(std::span<sequence::Sequence* const> sequences) {
-  if (context_.drafter == nullptr) return;
-  absorbs_.clear();
-  absorbing_.clear();
-  for (sequence::Sequence* sequence : sequences) {
-    const std::vector<float>& rows = sequence->unabsorbed();
-    const auto count = static_cast<int64_t>(rows.size()) / kept_width_;
-    const bool by_heads = sequence->looked_up().empty() && sequence->tree().topology.num_nodes() > 1;
-    if (count == 0 || (!by_heads && count < kMostUnabsorbed)) continue;
-    absorbing_.push_back(sequence);
-    absorbs_.push_back(
-        {.state = sequence->draft_state(), .hidden = kernels::ConstRows(rows.data(), count, kept_width_, kept_width_)});
+// Tells the drafter what was committed of sequences that go on: the root's row and those of the accepted nodes.
+void Stepper::CommitSteps(std::span<sequence::Sequence* const> sequences) {
+  commits_.clear();
+  committed_rows_.clear();
+  committed_tokens_.clear();
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    sequence::Sequence& sequence = *sequences[s];
+    if (!sequence.drafts() || sequence.finished()) continue;
+    const auto keep = [&](tree::NodeId node) {
+      committed_rows_.push_back(first_row_[s] + sequence.places()[static_cast<size_t>(node)]);
+      committed_tokens_.push_back(sequence.tree().tokens[static_cast<size_t>(node)]);
+    };
+    keep(0);
+    for (const tree::NodeId node : verdicts_[s].path) keep(node);
+    commits_.push_back({.state = sequence.draft_state(), .kv = DraftKvOf(sequence), .tokens = {}, .hidden = {}});
   }
-  if (!absorbs_.empty()) context_.drafter->Absorb(absorbs_);
-  for (sequence::Sequence* sequence : absorbing_) sequence->unabsorbed().clear();
+  if (commits_.empty()) return;
+  PointAtCommitted(sequences);
+  context_.drafter->Commit(commits_);
+}
+
+// Gives each of commits_ its tokens and hidden rows.
+void Stepper::PointAtCommitted(std::span<sequence::Sequence* const> sequences) {
+  const auto count = static_cast<int64_t>(committed_rows_.size());
+  for (size_t i = 0; i < num_wanted_; ++i) {
+    const Matrix& hidden = output_.HiddenOf(i);
+    committed_hidden_[i].Resize(count, hidden.cols());
+    for (int64_t r = 0; r < count; ++r) {
+      std::copy_n(hidden.row(committed_rows_[static_cast<size_t>(r)]), hidden.cols(), committed_hidden_[i].row(r));
+    }
+  }
+  hidden_parts_.clear();
+  hidden_parts_.reserve(commits_.size() * num_wanted_);  // commits_ point into it
+  size_t first = 0, next = 0;
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    if (!sequences[s]->drafts() || sequences[s]->finished()) continue;
+    draft::CommitInput& commit = commits_[next++];
+    const size_t rows = static_cast<size_t>(verdicts_[s].num_emitted()), part = hidden_parts_.size();
+    commit.tokens = std::span(committed_tokens_).subspan(first, rows);
+    for (const Matrix& hidden : committed_hidden_) {
+      hidden_parts_.push_back(kernels::ConstRows(hidden).Part(static_cast<int64_t>(first), static_cast<int64_t>(rows)));
+    }
+    commit.hidden = std::span(hidden_parts_).subspan(part);
+    first += rows;
+  }
 }
 
 }  // namespace hydrant::engine

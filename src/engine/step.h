@@ -20,12 +20,13 @@ namespace hydrant::engine {
 // What a step works with. Everything pointed to outlives it.
 struct StepContext {
   model::Decoder* decoder = nullptr;
-  draft::Drafter* drafter = nullptr;  // null: plain decoding
+  draft::Drafter* drafter = nullptr;
   kv::BlockPool* pool = nullptr;
-  const tree::Topology* topology = nullptr;  // of typical acceptance, and of the exact rule without auto_trees
-  AutoTrees* auto_trees = nullptr;           // null: the tree is fixed
-  int32_t prefill_chunk = 256;               // rows
-  std::string model = {};                    // its folder, for errors
+  kv::LayerRange base_layers = {};    // of the pool; the drafter's come after them
+  draft::StaticTree* tree = nullptr;  // of typical acceptance, and of the exact rule without auto_trees
+  AutoTrees* auto_trees = nullptr;    // null: the tree is fixed
+  int32_t prefill_chunk = 256;        // rows
+  std::string model = {};             // its folder, for errors
 };
 
 class Stepper {
@@ -47,33 +48,35 @@ class Stepper {
   bool IsAuto(const sequence::Sequence& sequence) const;
   void ChooseTree(std::span<sequence::Sequence* const> sequences);
   void ObserveTree(std::span<sequence::Sequence* const> sequences, double milliseconds);
-  const tree::Topology& TopologyFor(const sequence::Sequence& sequence);
-  const tree::Topology& Chain(int32_t nodes);
-  void PlantChain(sequence::Sequence& sequence);
+  draft::DraftKv DraftKvOf(sequence::Sequence& sequence) const;
+  draft::ProposeInput ProposalOf(sequence::Sequence& sequence) const;
   void Draft(std::span<sequence::Sequence* const> sequences);
   void LayOut(std::span<sequence::Sequence* const> sequences);
   void Verify(std::span<sequence::Sequence* const> sequences);
   void CheckFinite(const verify::VerifyInput& input, const verify::Verdict& verdict) const;
-  void Keep(std::span<sequence::Sequence* const> sequences);
-  void Absorb(std::span<sequence::Sequence* const> sequences);
+  void CommitChunk(sequence::Sequence& sequence, std::span<const int32_t> tokens);
+  void CommitSteps(std::span<sequence::Sequence* const> sequences);
+  void PointAtCommitted(std::span<sequence::Sequence* const> sequences);
+  void CheckKv(const sequence::Sequence& sequence, int32_t first, int32_t count) const;
 
   StepContext context_;
-  std::vector<tree::Topology> by_depth_;  // the fixed tree cut to depth d, made when first needed
-  tree::Topology cut_;                    // auto's tree of this step, cut
+  int32_t max_nodes_ = 0;                 // that a sequence may draft in this step
+  size_t num_wanted_;                     // layers whose hidden states the drafter takes
   tree::TreeChooser* chooser_ = nullptr;  // of this step; null: none is asked
   StepKind kind_;
   bool all_as_chosen_ = false;  // every sequence of this step drafted the chosen tree, whole
   std::vector<std::vector<tree::VisitedNode>> walks_;
-  std::vector<tree::Topology> chains_;  // of i nodes below the root, likewise
   model::RowBatch batch_;
   model::ForwardOutput output_;
   std::vector<int32_t> first_row_;     // per sequence, of its tree in the batch
   std::vector<tree::NodeId> node_at_;  // of one tree, by place
   std::vector<verify::Verdict> verdicts_;
   std::vector<draft::ProposeInput> proposals_;
-  std::vector<draft::AbsorbInput> absorbs_;
-  std::vector<sequence::Sequence*> absorbing_;  // whose they are
-  int64_t kept_width_ = 1;                      // of a hidden row, D
+  // What the drafter is told of a step.
+  std::vector<draft::CommitInput> commits_;
+  std::vector<int32_t> committed_rows_, committed_tokens_;  // of all sequences, one behind the other
+  std::vector<Matrix> committed_hidden_;                    // [wanted layers] of [committed rows, D]
+  std::vector<kernels::ConstRows> hidden_parts_;            // of commits_
 };
 
 }  // namespace hydrant::engine

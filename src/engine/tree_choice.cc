@@ -62,7 +62,7 @@ std::string TreeKey(const LoadedModel& loaded) {
   std::string key = MarkOf(loaded.options.model) + "|" + MarkOf(loaded.options.draft);
   for (const std::string& part :
        {std::string(loaded.weights.layers.front().q.format()), loaded.info.head_weights,
-        std::string(NameOf(loaded.kv_type)), std::to_string(loaded.info.num_draft_vocab),
+        std::string(loaded.options.kv_type), std::to_string(loaded.info.num_draft_vocab),
         std::string(loaded.queue.table->name), std::to_string(loaded.pool->num_threads()), CpuModel()}) {
     key += "|" + part;
   }

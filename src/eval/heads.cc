@@ -44,8 +44,8 @@ class Draft {
  public:
   Draft(const HeadsOptions& options, draft::Drafter* drafter, DType kv_type)
       : drafter_(drafter),
-        kv_type_(kv_type),
-        positions_(options.committed * static_cast<int32_t>(kMostCalls + 1)),
+        pool_({.layers = drafter->KvLayers(), .dtype = kv_type}, BlocksFor(options)),
+        shape_(options.tree),
         hidden_(options.committed, options.base->config.hidden_size),
         noise_(options.queue->table, 0, static_cast<int32_t>(options.base->config.vocab_size)) {
     for (int64_t r = 0; r < hidden_.rows(); ++r) {
@@ -53,43 +53,55 @@ class Draft {
         hidden_.row(r)[c] = 0.1F * static_cast<float>((r * 31 + c * 17) % 41 - 20);
       }
     }
-    for (int32_t depth = 1; depth <= options.tree.max_depth(); ++depth) {
-      tree::TokenTree tree{.topology = options.tree.CutToDepth(depth), .tokens = {}};
-      tree.tokens.assign(static_cast<size_t>(tree.topology.num_nodes()), 1);
-      trees_.push_back(std::move(tree));
-    }
+    tokens_.assign(static_cast<size_t>(options.committed), 1);
     Restart();
   }
 
   void Restart() {
-    state_ = drafter_->NewState(positions_, kv_type_);
-    Absorb();
+    state_ = drafter_->NewState({});
+    table_.Truncate(0);
+    Commit();
   }
-  void Absorb() {
-    draft::AbsorbInput input{.state = state_.get(), .hidden = hidden_};
-    drafter_->Absorb(std::span(&input, 1));
+  void Commit() {
+    const auto count = static_cast<int32_t>(tokens_.size());
+    const bool fits = table_.Reserve(table_.length() + count);
+    HYDRANT_CHECK(fits);
+    table_.Append(count);
+    const kernels::ConstRows hidden[] = {hidden_};
+    const draft::CommitInput input{
+        .state = state_.get(), .kv = {.table = &table_}, .tokens = tokens_, .hidden = hidden};
+    drafter_->Commit(std::span(&input, 1));
   }
   void Propose(int32_t depth) {
     draft::ProposeInput input;
     input.state = state_.get();
-    input.tree = &trees_[static_cast<size_t>(depth) - 1];
-    input.sampling = &sampling_;
+    input.kv = {.table = &table_};
     input.output = output_;
+    input.sampling = &sampling_;
     input.noise = &noise_;
+    input.budget = {.max_nodes = shape_.whole().num_nodes(), .max_depth = depth};
+    input.shape = &shape_;
+    input.tree = &tree_;
     drafter_->Propose(std::span(&input, 1));
   }
-  void Logits(Matrix& out) { drafter_->HeadLogits(*state_, 1, {}, out); }
-  int32_t depths() const { return static_cast<int32_t>(trees_.size()); }
+  void Logits(Matrix& out) { draft::HeadLogits(*drafter_, *state_, {1}, out); }
+  int32_t depths() const { return shape_.whole().max_depth(); }
 
  private:
+  // For what TimeOf(Commit) may come to after Restart.
+  static int32_t BlocksFor(const HeadsOptions& options) {
+    return options.committed * static_cast<int32_t>(kMostCalls + 1) / kernels::kBlockPositions + 1;
+  }
+
   draft::Drafter* drafter_;
-  DType kv_type_;
-  int32_t positions_;  // that TimeOf(Absorb) may come to after Restart
+  kv::BlockPool pool_;
+  kv::BlockTable table_{&pool_};
+  draft::StaticTree shape_;
+  tree::TokenTree tree_;
   Matrix hidden_;
   kernels::NoiseCache noise_;
   SamplingOptions sampling_;
-  std::vector<int32_t> output_ = {1};
-  std::vector<tree::TokenTree> trees_;  // cut to depth 1, 2, ..
+  std::vector<int32_t> output_ = {1}, tokens_;
   std::unique_ptr<draft::DraftState> state_;
 };
 
@@ -160,7 +172,7 @@ Round RunRound(TreePass& pass, Draft& draft) {
   Round round;
   round.step = TimeOf([&pass] { pass.Tree({0}); });
   draft.Restart();
-  round.absorb = TimeOf([&draft] { draft.Absorb(); });
+  round.absorb = TimeOf([&draft] { draft.Commit(); });
   for (int32_t depth = 1; depth <= draft.depths(); ++depth) {
     round.propose.push_back(TimeOf([&draft, depth] { draft.Propose(depth); }));
   }

@@ -16,8 +16,7 @@ TreePass::TreePass(kernels::Queue* queue, const model::ModelWeights* weights, DT
       decoder_(queue, weights),
       pool_(model::KvShapeFor(weights->config, kv_type), (context + max_rows) / kernels::kBlockPositions + 1),
       table_(&pool_) {
-  const int64_t bytes = pool_.layer(0).num_bytes() * pool_.shape().num_layers;
-  CheckMemory(static_cast<uint64_t>(bytes), "keys and values", "take a smaller --context, or --kv-type bf16");
+  CheckMemory(pool_.num_bytes(), "keys and values", "take a smaller --context, or --kv-type bf16");
   const bool fits = table_.Reserve(context + max_rows);
   HYDRANT_CHECK(fits);
   FillContext();

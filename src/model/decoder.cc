@@ -2,6 +2,7 @@
 #include "model/decoder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -19,13 +20,13 @@ void CopyRows(kernels::Queue& queue, const Matrix& from, std::span<const int32_t
 
 }  // namespace
 
-Decoder::Decoder(kernels::Queue* queue, const ModelWeights* weights, int64_t capture_layer)
+Decoder::Decoder(kernels::Queue* queue, const ModelWeights* weights, std::vector<int32_t> wanted_layers)
     : queue_(queue),
       weights_(weights),
-      capture_layer_(capture_layer),
+      wanted_layers_(std::move(wanted_layers)),
       layer_(queue, weights->config, weights->layers),
       inv_freq_(InverseFrequencies(weights->config.rope, weights->config.head_dim)) {
-  HYDRANT_CHECK(capture_layer >= -1 && capture_layer <= weights->config.num_layers);
+  for (const int32_t l : wanted_layers_) HYDRANT_CHECK(l >= kAfterFinalNorm && l <= weights->config.num_layers);
   head_input_.Uses(weights->lm_head);
 }
 
@@ -41,7 +42,10 @@ void Decoder::Reserve(const RowBatch& batch, ForwardOutput& output) {
   layer_.Reserve(batch.kv(), rows);
   x_.Resize(rows, config.hidden_size);
   output.hidden.Resize(rows, config.hidden_size);
-  if (capture_layer_ >= 0) output.captured.Resize(rows, config.hidden_size);
+  output.captured.resize(wanted_layers_.size());
+  for (size_t i = 0; i < wanted_layers_.size(); ++i) {
+    if (wanted_layers_[i] != kAfterFinalNorm) output.captured[i].Resize(rows, config.hidden_size);
+  }
   if (wanted < rows) selected_.Resize(wanted, config.hidden_size);
   head_input_.Reserve(*queue_->table, wanted, config.hidden_size);
   output.logits.Resize(wanted, config.vocab_size);
@@ -50,12 +54,18 @@ void Decoder::Reserve(const RowBatch& batch, ForwardOutput& output) {
 void Decoder::Run(kernels::Queue& queue, const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output) {
   kernels::Embed(queue, weights_->embedding, batch.tokens(), x_);
   layer_.Rotate(queue, batch.positions(), inv_freq_);
-  if (capture_layer_ == 0) CopyRows(queue, x_, {}, output.captured);
+  Capture(queue, 0, output);
   for (int64_t l = 0; l < weights_->config.num_layers; ++l) {
     layer_.Run(queue, weights_->layers[static_cast<size_t>(l)], pool.layer(l), x_);
-    if (capture_layer_ == l + 1) CopyRows(queue, x_, {}, output.captured);
+    Capture(queue, static_cast<int32_t>(l) + 1, output);
   }
   Logits(queue, batch, output);
+}
+
+void Decoder::Capture(kernels::Queue& queue, int32_t layer, ForwardOutput& output) const {
+  for (size_t i = 0; i < wanted_layers_.size(); ++i) {
+    if (wanted_layers_[i] == layer) CopyRows(queue, x_, {}, output.captured[i]);
+  }
 }
 
 void Decoder::Logits(kernels::Queue& queue, const RowBatch& batch, ForwardOutput& output) {
@@ -76,10 +86,8 @@ void Decoder::Logits(kernels::Queue& queue, const RowBatch& batch, ForwardOutput
 }
 
 kv::KvShape KvShapeFor(const ModelConfig& config, DType dtype) {
-  return {.num_layers = config.num_layers,
-          .num_kv_heads = config.num_kv_heads,
-          .head_dim = config.head_dim,
-          .dtype = dtype};
+  const kv::LayerShape layer{.num_kv_heads = config.num_kv_heads, .head_dim = config.head_dim};
+  return {.layers = std::vector<kv::LayerShape>(static_cast<size_t>(config.num_layers), layer), .dtype = dtype};
 }
 
 }  // namespace hydrant::model

@@ -12,29 +12,36 @@
 
 namespace hydrant::model {
 
+// Hidden states that someone wants, by where they are taken: the output of layer l without a norm is l, the embeddings
+// are 0, and what the lm head reads is kAfterFinalNorm.
+inline constexpr int32_t kAfterFinalNorm = -1;
+
 struct ForwardOutput {
-  Matrix hidden;    // [R, D], after the final norm
-  Matrix captured;  // [R, D], output of `capture_layer` without a norm; empty unless asked for
-  Matrix logits;    // [logit_rows, V], in the order of RowBatch::logit_rows
+  Matrix hidden;                 // [R, D], after the final norm
+  std::vector<Matrix> captured;  // [wanted layers] of [R, D]; empty where that is kAfterFinalNorm
+  Matrix logits;                 // [logit_rows, V], in the order of RowBatch::logit_rows
+
+  // Of the i-th wanted layer, [R, D].
+  const Matrix& HiddenOf(size_t wanted) const { return captured[wanted].rows() > 0 ? captured[wanted] : hidden; }
 };
 
 class Decoder {
  public:
-  // `queue` and `weights` must outlive this. `capture_layer`: -1 = none, 0 = the embeddings, l = output of the l-th
-  // layer.
-  Decoder(kernels::Queue* queue, const ModelWeights* weights, int64_t capture_layer = -1);
+  // `queue` and `weights` must outlive this. `wanted_layers`: see kAfterFinalNorm.
+  Decoder(kernels::Queue* queue, const ModelWeights* weights, std::vector<int32_t> wanted_layers = {});
 
-  // `pool` holds the blocks that the batch's rows name; its shape is KvShapeFor(config).
+  // `pool` holds the blocks that the batch's rows name; its first layers are those of KvShapeFor(config).
   void Forward(const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output);
 
  private:
   void Reserve(const RowBatch& batch, ForwardOutput& output);
   void Run(kernels::Queue& queue, const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output);
+  void Capture(kernels::Queue& queue, int32_t layer, ForwardOutput& output) const;
   void Logits(kernels::Queue& queue, const RowBatch& batch, ForwardOutput& output);
 
   kernels::Queue* queue_;
   const ModelWeights* weights_;
-  int64_t capture_layer_;
+  std::vector<int32_t> wanted_layers_;
   LayerRunner layer_;
   std::vector<float> inv_freq_;  // [Dh / 2]
   InputByKind head_input_;       // [logit_rows, D]

@@ -95,7 +95,8 @@ Outcome RunText(const Shape& shape, const RandomLayers& weights, kernels::Queue 
   for (LayerWeights& layer : layers) arranger.Arrange(layer);
   const ModelConfig config = ConfigOf(shape);
   LayerRunner runner(&queue, config, layers);
-  kv::BlockPool pool({.num_layers = 2, .num_kv_heads = shape.kv_heads, .head_dim = shape.head_dim}, 1);
+  const kv::LayerShape layer_shape{.num_kv_heads = shape.kv_heads, .head_dim = shape.head_dim};
+  kv::BlockPool pool({.layers = {layer_shape, layer_shape}}, 1);
   const int32_t block = pool.Allocate();
   const std::vector<float> inv_freq = InverseFrequencies(config.rope, config.head_dim);
   Outcome outcome{kernels::RandomMatrix(kRows, shape.hidden, 99), {}};

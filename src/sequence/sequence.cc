@@ -11,18 +11,14 @@ namespace hydrant::sequence {
 Sequence::Sequence(const GenerationRequest& request, const SequenceSetup& setup)
     : request_(request),
       max_positions_(setup.max_positions),
+      base_layers_(setup.base_layers),
       eos_token_ids_(setup.eos_token_ids),
       table_(setup.pool),
-      draft_state_(setup.drafter != nullptr ? setup.drafter->NewState(setup.max_slots, setup.pool->shape().dtype)
-                                            : nullptr),
+      draft_state_(setup.drafter != nullptr ? setup.drafter->NewState(request) : nullptr),
       noise_(setup.kernels, request.sampling.seed, setup.vocab_size),
       text_(setup.tokenizer, request.stop.stop),
       has_text_(setup.tokenizer != nullptr) {
-  tree_.tokens.assign(1, 0);
-  if (request.use_drafter && request.lookup.max_tokens > 0) {
-    lookup_.emplace(request.lookup.min_match);
-    lookup_->Append(request.prompt_ids);
-  }
+  tree_.Reset(0);
 }
 
 void Sequence::TakeFirst(std::span<const float> logits) {
@@ -32,21 +28,6 @@ void Sequence::TakeFirst(std::span<const float> logits) {
   const int32_t token =
       argmax ? kernels::Argmax(logits) : kernels::ChooseToken(logits, request_.sampling, history, noise_, 0, scratch_);
   Append(token, 0);
-  LookUp();
-}
-
-void Sequence::LookUp() {
-  looked_up_.clear();
-  if (!lookup_ || finished_) return;
-  const std::span<const int32_t> found = lookup_->Find(request_.lookup.max_tokens);
-  looked_up_.assign(found.begin(), found.end());
-}
-
-void Sequence::Plant(const tree::Topology& topology) {
-  // Copying a topology costs a few allocations; it changes only near the context limit.
-  if (!(tree_.topology == topology)) tree_.topology = topology;
-  tree_.tokens.assign(static_cast<size_t>(topology.num_nodes()), 0);
-  tree_.tokens[0] = output_.back();
 }
 
 void Sequence::PlaceNodes() { places_ = tree_.topology.Preorder(); }
@@ -55,7 +36,7 @@ void Sequence::Commit(const verify::Verdict& verdict) {
   HYDRANT_CHECK(!finished_);
   path_.assign(1, 0);
   for (const tree::NodeId node : verdict.path) path_.push_back(places_[static_cast<size_t>(node)]);
-  table_.CommitPath(path_);
+  table_.CommitPath(path_, base_layers_);
   size_t received = 0;  // accepted tokens that are in the text: what comes after its end nobody gets
   for (; received < verdict.path.size() && !finished_; ++received) {
     Append(tree_.tokens[static_cast<size_t>(verdict.path[received])], static_cast<int32_t>(received) + 1);
@@ -63,13 +44,12 @@ void Sequence::Commit(const verify::Verdict& verdict) {
   if (!finished_) Append(verdict.bonus, 0);
   CountStep(verdict, received);
   noise_.Forget(static_cast<int64_t>(output_.size()));
-  LookUp();
 }
 
 void Sequence::CountStep(const verify::Verdict& verdict, size_t received) {
   result_.num_emitted.push_back(verdict.num_emitted());
   result_.num_drafted += tree_.topology.num_nodes() - 1;
-  if (!looked_up_.empty()) {
+  if (tree_.looked_up) {
     ++result_.num_lookup_steps;
     result_.num_looked_up += tree_.topology.num_nodes() - 1;
     result_.num_looked_up_accepted += static_cast<int64_t>(received);
@@ -88,7 +68,6 @@ void Sequence::CountStep(const verify::Verdict& verdict, size_t received) {
 void Sequence::Append(int32_t token, int32_t depth) {
   output_.push_back(token);
   output_depth_.push_back(depth);
-  if (lookup_) lookup_->Append(std::span(&token, 1));
   const bool is_eos = std::find(eos_token_ids_.begin(), eos_token_ids_.end(), token) != eos_token_ids_.end();
   if (is_eos && !request_.stop.ignore_eos) {
     text_.PushSilent();

@@ -5,13 +5,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "draft/drafter.h"
-#include "draft/lookup.h"
 #include "hydrant/generation.h"
 #include "kernels/choose.h"
 #include "kv/kv_cache.h"
@@ -29,7 +27,7 @@ struct SequenceSetup {
   const kernels::KernelTable* kernels = nullptr;
   int32_t vocab_size = 0;
   int32_t max_positions = 0;
-  int32_t max_slots = 0;  // KV slots this sequence may come to use
+  kv::LayerRange base_layers = {};  // of the pool
   std::vector<int32_t> eos_token_ids;
 };
 
@@ -39,7 +37,8 @@ class Sequence {
 
   // The token after the prompt, from the prompt's last logits.
   void TakeFirst(std::span<const float> logits);
-  // The outcome of one step: keeps the accepted KV rows, appends the emitted tokens, applies the stop rules.
+  // The outcome of one step: keeps the base model's keys and values of the accepted nodes, appends the emitted tokens,
+  // applies the stop rules.
   void Commit(const verify::Verdict& verdict);
   // Stops at the caller's wish.
   void Cancel();
@@ -48,8 +47,6 @@ class Sequence {
   void Emit(const EmitCallback& on_emit);
   GenerationResult TakeResult();
 
-  // The tree for the next step: `topology` with the root's token set.
-  void Plant(const tree::Topology& topology);
   // Gives the tree's nodes their places: call before the step that is committed.
   void PlaceNodes();
   // [N] Where each node's keys and values go, in slots behind the root's, and its row of the batch, behind the root's.
@@ -61,14 +58,10 @@ class Sequence {
   bool finished() const { return finished_; }
   std::span<const int32_t> output() const { return output_; }
   kv::BlockTable& table() { return table_; }
+  const kv::BlockTable& table() const { return table_; }
   tree::TokenTree& tree() { return tree_; }
   draft::DraftState* draft_state() { return draft_state_.get(); }
   bool drafts() const { return draft_state_ != nullptr; }
-  // What the next step drafts in place of the heads, as a chain below the root; empty: the heads do, or nobody.
-  std::span<const int32_t> looked_up() const { return looked_up_; }
-  // Hidden rows of committed tokens, one behind the other, that the drafter has yet to absorb: heads that are not asked
-  // need not know.
-  std::vector<float>& unabsorbed() { return unabsorbed_; }
   kernels::NoiseCache& noise() { return noise_; }
   verify::Verifier& verifier() { return verifier_; }
   PhaseTimes& times() { return result_.phase_ms; }
@@ -84,17 +77,14 @@ class Sequence {
   void Append(int32_t token, int32_t depth);
   void Finish(FinishReason reason);
   void CountStep(const verify::Verdict& verdict, size_t received);
-  void LookUp();
 
   GenerationRequest request_;
   int32_t max_positions_;
+  kv::LayerRange base_layers_;
   std::vector<int32_t> eos_token_ids_;
   std::vector<int32_t> output_, output_depth_;
   kv::BlockTable table_;
   std::unique_ptr<draft::DraftState> draft_state_;
-  std::optional<draft::TokenLookup> lookup_;
-  std::vector<int32_t> looked_up_;
-  std::vector<float> unabsorbed_;
   kernels::NoiseCache noise_;
   verify::Verifier verifier_;
   tree::TokenTree tree_;

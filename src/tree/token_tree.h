@@ -12,6 +12,17 @@ namespace hydrant::tree {
 struct TokenTree {
   Topology topology;
   std::vector<int32_t> tokens;  // [N], tokens[0] = root, the last token already decided
+  // [N] How likely the drafter holds a node's path from the root, 1 for the root itself; empty: it did not say.
+  std::vector<float> scores = {};
+  bool looked_up = false;  // are the tokens from the text itself, so that no weights were read for them?
+
+  // Nothing drafted: the root alone.
+  void Reset(int32_t root) {
+    if (topology.num_nodes() > 1) topology = Topology();
+    tokens.assign(1, root);
+    scores.clear();
+    looked_up = false;
+  }
 };
 
 }  // namespace hydrant::tree

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two drafters for one sequence: the second is asked where the first has nothing to propose.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "draft/drafter.h"
+
+namespace hydrant::draft {
+
+// The first hears of every commit at once. The second hears of prompts at once, too; what steps commit it gets when it
+// is next asked, together, or when kMostWaiting rows wait: where it is not asked it need not know, and a prompt's worth
+// of rows costs what a prompt costs. (One row waits in 16 KB at 7B.)
+class FirstOf : public Drafter {
+ public:
+  // Both must outlive this.
+  FirstOf(Drafter* first, Drafter* second);
+
+  static constexpr int64_t kMostWaiting = 256;
+
+  const char* name() const override { return second_->name(); }
+  int32_t max_depth() const override;
+  bool FillsShapes() const override { return first_->FillsShapes() || second_->FillsShapes(); }
+  std::vector<int32_t> WantedLayers() const override { return wanted_; }
+  std::vector<kv::LayerShape> KvLayers() const override;
+  uint64_t weight_bytes() const override { return first_->weight_bytes() + second_->weight_bytes(); }
+  int32_t MostNodes(const GenerationRequest& request) const override;
+  std::unique_ptr<DraftState> NewState(const GenerationRequest& request) const override;
+  int32_t Resume(DraftState& state, const DraftKv& kv, int32_t length) const override;
+  void Commit(std::span<const CommitInput> inputs) override;
+  void Propose(std::span<ProposeInput> inputs) override;
+
+ private:
+  // Which of wanted_ a drafter wants.
+  static std::vector<size_t> PlacesOf(const Drafter& drafter, const std::vector<int32_t>& wanted);
+  DraftKv KvOfSecond(DraftKv kv) const { return {.table = kv.table, .first_layer = kv.first_layer + num_kv_first_}; }
+  void HandOver(std::span<ProposeInput> inputs);
+
+  Drafter* first_;
+  Drafter* second_;
+  std::vector<int32_t> wanted_;                     // layers, of both
+  std::vector<size_t> first_wants_, second_wants_;  // places in wanted_
+  int64_t num_kv_first_;                            // layers of keys and values that the first keeps
+  std::vector<CommitInput> commits_;
+  std::vector<kernels::ConstRows> hidden_;  // of commits_
+  std::vector<ProposeInput> asked_;         // of the second
+};
+
+}  // namespace hydrant::draft
