@@ -29,7 +29,7 @@ int Run(const std::string& model, const std::string& draft, const std::string& p
 
   const bool equal = plain.token_ids == drafted.token_ids;
   std::printf("\n\n%s, %s, tree %s on %s\n", engine.info().model_family.c_str(), engine.info().drafter.c_str(),
-              engine.info().tree_name.c_str(), engine.info().cpu_target.c_str());
+              drafted.tree.is_auto ? "auto" : drafted.tree.chosen.name.c_str(), engine.info().cpu_target.c_str());
   std::printf("%zu tokens, %.2f tokens per step (plain %.2f), text %s\n", drafted.token_ids.size(),
               drafted.tokens_per_step(), plain.tokens_per_step(), equal ? "equal" : "DIFFERENT");
   return equal ? 0 : 1;

@@ -286,26 +286,30 @@ TEST(Lossless, AnotherTreeChangesTheStepsNotTheText) {
   request.prompt_ids = Prompt();
   request.stop = {.max_tokens = 60, .ignore_eos = true, .stop = {}};
   const GenerationResult first = engine.Generate(request);
-  engine.UseTree("[[0]]");
-  EXPECT_EQ(engine.info().tree_nodes, 1);
-  EXPECT_EQ(engine.info().tree_json, "[[0]]");
-  const GenerationResult chain = engine.Generate(request);
+  EXPECT_EQ(first.tree.chosen.nodes, 3);
+  GenerationRequest other = request;
+  other.tree = "[[0]]";
+  const GenerationResult chain = engine.Generate(other);
+  EXPECT_EQ(chain.tree.chosen.nodes, 1);
+  EXPECT_EQ(chain.tree.chosen.choices, "[[0]]");
   EXPECT_EQ(chain.token_ids, first.token_ids);
   EXPECT_NE(chain.num_emitted, first.num_emitted);
   EXPECT_LE(*std::max_element(chain.num_emitted.begin(), chain.num_emitted.end()), 2);
-  // What does not fit leaves the tree as it was.
-  EXPECT_THROW(engine.UseTree("[[0],[0,0],[0,0,0]]"), UserError);  // three heads
-  EXPECT_THROW(engine.UseTree("chian"), UserError);
-  EXPECT_EQ(engine.Generate(request).num_emitted, chain.num_emitted);
-  engine.UseTree("");
-  EXPECT_EQ(engine.info().tree_name, "auto");
-  EXPECT_EQ(engine.Generate(request).token_ids, first.token_ids);
-  engine.UseTree(options.tree);
+  // What does not fit is refused, and the engine goes on.
+  other.tree = "[[0],[0,0],[0,0,0]]";  // three heads
+  EXPECT_THROW(engine.Generate(other), UserError);
+  other.tree = "chian";
+  EXPECT_THROW(engine.Generate(other), UserError);
+  other.tree = "auto";
+  const GenerationResult automatic = engine.Generate(other);
+  EXPECT_TRUE(automatic.tree.is_auto);
+  EXPECT_EQ(automatic.token_ids, first.token_ids);
   EXPECT_EQ(engine.Generate(request).num_emitted, first.num_emitted);
   EngineOptions plain;
   plain.model = Golden("base_mha");
   plain.load_tokenizer = false;
-  EXPECT_THROW(Engine(plain).UseTree("[[0]]"), UserError);
+  other.tree = "[[0]]";
+  EXPECT_THROW(Engine(plain).Generate(other), UserError);
 }
 
 TEST(Lossless, EveryKvTypeIsLosslessInEveryFormat) {

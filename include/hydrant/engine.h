@@ -23,16 +23,22 @@ struct LoadedModel;  // of the library's own
 struct EngineOptions {
   std::string model;  // folder in Hugging Face layout
   std::string draft;  // folder with heads; empty = plain decoding
-  // Preset name, JSON file, literal list, or "auto": chosen step by step, by what steps take and give on this machine
-  // (docs/algorithms/tree_auto.md). Empty = auto under the exact rule; under typical acceptance, whose text depends on
-  // the tree, the heads' trees.json, else mc_sim_7b_63.
+  // Of requests that name none, as GenerationRequest::tree names it. Empty = auto under the exact rule; under typical
+  // acceptance, whose text depends on the tree, the heads' trees.json, else mc_sim_7b_63.
   std::string tree;
   std::string tree_memory;          // folder in which auto keeps what it learns from run to run; empty = nowhere
   int32_t threads = 0;              // 0 = as many as this process may use and the model has work for
   std::string cpu_target = "auto";  // auto | portable | avx2 | avx-vnni | avx512 | amx-quads | amx | amx-twin
   std::string kv_type = "auto";     // auto | f32 | bf16 | f16; auto: bf16 under packed weights, else f32
-  int32_t prefill_chunk = 0;        // rows of one prompt forward; 0 = what is fastest with these weights
-  bool load_tokenizer = true;       // false: ids in, ids out
+  int32_t prefill_chunk = 0;        // rows of prompts in one step; 0 = what is fastest with these weights
+  // Bytes that keys and values may come to take; they are taken as they are used. 0: half of what is free, at most
+  // sixteen texts of full length.
+  uint64_t kv_memory = 0;
+  int32_t max_running = 256;  // requests at a time; others wait
+  // Where the KV cache is full: true = the youngest request gives its blocks back and is computed anew later, with the
+  // same text; false = a request waits until it can run to its end.
+  bool may_preempt = true;
+  bool load_tokenizer = true;  // false: ids in, ids out
   // auto | stored | f32 | bf16 | w8a8 | w4a8 | w8a16 | w4a16 (docs/algorithms/low_bit_weights.md); auto: what the
   // folder holds. Floats become another format as they are loaded.
   std::string weights = "auto";
@@ -62,9 +68,6 @@ struct EosToken {
 struct EngineInfo {
   std::string model_family;     // "llama", "mistral", "qwen2", "qwen3"
   std::string drafter;          // "none", "medusa", "hydra", "hydra++"
-  std::string tree_name;        // "auto", preset name, file name or "custom"; "none" when there is no drafter
-  std::string tree_json;        // the tree's paths as a JSON list; "[]" for "auto" and when there is no drafter
-  int32_t tree_nodes = 0;       // drafted nodes, root not counted; auto: at most
   int32_t num_heads = 0;        // draft heads, K
   int32_t num_draft_vocab = 0;  // tokens that they may draft; 0 without heads
   std::string cpu_target;       // the active one
@@ -73,6 +76,8 @@ struct EngineInfo {
   int32_t prefill_chunk = 0;  // in use
   int32_t vocab_size = 0;
   int32_t max_positions = 0;         // max_position_embeddings
+  uint64_t kv_memory = 0;            // bytes that keys and values may come to take
+  int32_t kv_positions = 0;          // of all requests together, in that
   std::string weights;               // of the base's layers: a float type or a packed format
   std::string head_weights;          // of the heads' blocks; empty without heads
   uint64_t weight_bytes = 0;         // of the base in use
@@ -92,11 +97,11 @@ struct ChatMessage {
   std::string content;
 };
 
-// Threads: every call but construction, assignment and destruction may come from any thread. Generate, GenerateBatch
-// and UseTree wait for one another: one runs at a time, and each uses all threads of the engine. The const calls wait
-// for nobody, but what info() refers to must not be read while UseTree runs. Within a callback of Generate the const
-// calls are allowed; Generate, GenerateBatch and UseTree of the same engine throw UserError there, and a callback must
-// not wait for another thread that calls them. Engines know nothing of one another.
+// Threads. Submit, Cancel and the const calls may come from any thread, also from within callbacks, and wait for
+// nobody. Step, Generate and GenerateBatch wait for one another: one runs at a time, and each uses all threads of the
+// engine. They call the callbacks, from their own thread; within a callback they throw UserError on the same engine,
+// and a callback must not wait for another thread that calls them. Construction, assignment and destruction are for one
+// thread alone. Engines know nothing of one another.
 class Engine {
  public:
   // Throws UserError for anything wrong with the files or options.
@@ -108,10 +113,6 @@ class Engine {
   Engine& operator=(Engine&&) noexcept;
 
   const EngineInfo& info() const;
-
-  // Drafts by another tree from the next request on, named as EngineOptions::tree names it.
-  // Throws UserError, and keeps the tree in use, where there are no heads or the tree does not fit them.
-  void UseTree(const std::string& tree);
 
   // Text to ids. Special-token text is parsed when `parse_special`; BOS is added as the tokenizer files say when
   // `add_bos`.
@@ -126,12 +127,20 @@ class Engine {
   // StopOptions::eos_token_ids. Empty without a template or a tokenizer.
   std::vector<int32_t> EndOfReply(const std::string& template_name) const;
 
-  // One request. All is computed in the default floating-point mode (round to nearest, denormals kept), and on_emit is
-  // called in it. Throws UserError (empty prompt, id out of range, prompt beyond the context, settings out of range).
-  GenerationResult Generate(const GenerationRequest& request, const EmitCallback& on_emit = {});
+  // Takes a request; its steps are taken by Step, among those of all others. The text of a request hangs on nothing but
+  // the request. Throws UserError (empty prompt, id out of range, prompt beyond the context, settings out of range, a
+  // tree that does not fit, more positions than the KV cache has).
+  RequestId Submit(GenerationRequest request, RequestCallbacks callbacks);
+  // Ends a request before the next step, with what it has (FinishReason::kCancelled). False where it has ended.
+  bool Cancel(RequestId id);
+  // One forward pass: prompts and trees of as many requests as have room. False where nothing is left to do. All is
+  // computed in the default floating-point mode (round to nearest, denormals kept), and callbacks are called in it.
+  bool Step();
 
-  // Several requests in the same steps. Each result equals what Generate gives for that request alone. An error of one
-  // (refused, or logits that are NaN or infinite) is thrown and ends all.
+  // One request: Submit, and steps until it is done. What went wrong is thrown.
+  GenerationResult Generate(const GenerationRequest& request, const EmitCallback& on_emit = {});
+  // Several. Each result equals what Generate gives for that request alone; what went wrong with one, also what Submit
+  // says of it, is in its result.
   std::vector<GenerationResult> GenerateBatch(std::span<const GenerationRequest> requests);
 
  private:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <span>
 #include <string>
@@ -82,14 +83,25 @@ struct GenerationRequest {
   // heads together give less; 0 = off. Under the exact rule this changes the speed only.
   float draft_p_min = 0.0F;
   LookupOptions lookup;  // exact rule only: it changes the speed, never the text
+  // Preset name, JSON file, literal list, or "auto": chosen step by step, by what steps take and give on this machine
+  // (docs/algorithms/tree_auto.md). Empty: EngineOptions::tree. Exact rule: it changes the speed, never the text.
+  std::string tree = {};
+  int32_t max_nodes = 0;  // drafted tokens of a step, at most; 0: as many as the tree has
+  // Requests of one scope use each other's keys and values where their texts begin alike, and compute only what is new.
+  // How long a prompt takes then tells what others of the scope have asked before. Empty: a scope of its own.
+  std::string cache_scope = {};
 };
+
+// A request that was submitted. Later ones have larger numbers.
+using RequestId = uint64_t;
 
 enum class FinishReason : uint8_t {
   kEos,        // an end-of-sequence id; it is the last of token_ids
   kStop,       // a stop string
   kLength,     // max_tokens
   kContext,    // prompt and reply together reach max_position_embeddings
-  kCancelled,  // the callback asked to stop
+  kCancelled,  // the caller or its callback asked to stop
+  kError,      // GenerationResult::error says what
 };
 
 constexpr const char* NameOf(FinishReason reason) {
@@ -99,6 +111,7 @@ constexpr const char* NameOf(FinishReason reason) {
     case FinishReason::kLength: return "length";
     case FinishReason::kContext: return "context";
     case FinishReason::kCancelled: return "cancelled";
+    case FinishReason::kError: return "error";
   }
   return "?";
 }
@@ -126,6 +139,7 @@ struct TreeUse {
 struct TreeReport {
   bool is_auto = false;        // chosen step by step
   TreeUse chosen;              // auto: the tree that is held to be fastest at the end
+  int32_t most_nodes = 0;      // drafted nodes of the tree; auto: of the largest one
   std::vector<TreeUse> tried;  // auto: those that a step was taken with, now or before; "nothing" (plain) among them
   std::string why;             // auto: in one sentence
   std::string problem;         // auto: why what it has learned is not kept; empty: it is, or shall not be
@@ -147,6 +161,9 @@ struct GenerationResult {
   std::vector<int64_t> depth_accepted;
   TreeReport tree;
   PhaseTimes phase_ms;
+  int32_t num_reused = 0;     // tokens of the prompt whose keys and values were there (GenerationRequest::cache_scope)
+  int32_t num_preempted = 0;  // how often its keys and values were given up and computed anew
+  std::exception_ptr error = nullptr;  // finish_reason kError: a UserError, or what a callback threw
 
   // What the user gets of a step: drafted tokens that the base model accepts after the reply's end do not count, nor
   // does the first token, which the prompt's forward gives. Plain decoding: 1, also where there was no step.
@@ -175,5 +192,11 @@ struct Emission {
   std::string_view text;                    // all of them joined
 };
 using EmitCallback = std::function<bool(const Emission&)>;
+
+// Who hears of a submitted request. Both are called within Engine::Step.
+struct RequestCallbacks {
+  EmitCallback on_emit = {};                                  // may be empty; what it throws ends the request
+  std::function<void(GenerationResult result)> on_done = {};  // exactly once, after all others; must not throw
+};
 
 }  // namespace hydrant

@@ -156,6 +156,7 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   flags.Switch("--json", &options.json, "Print one JSON object");
   flags.Group("Machine");
   AddMachineFlags(flags, options.engine);
+  AddKvMemoryFlag(flags, options.engine);
   if (!flags.Parse(args)) return false;
   CheckTogether(flags, options);
   if (flags.Given("--shape")) {
@@ -252,7 +253,7 @@ Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engin
       if (!options.drafts.empty()) one["draft"] = options.drafts[m - 1];
       one["head_weights"] = own.head_weights;
       one["head_weight_bytes"] = own.head_weight_bytes;
-      one["tree"] = {{"name", own.tree_name}, {"nodes", own.tree_nodes}};
+      one["tree"] = {{"name", row.tree.is_auto ? "auto" : row.tree.chosen.name}, {"nodes", row.tree.most_nodes}};
       if (row.tree.is_auto) one["tree_chosen"] = {{"name", row.tree.chosen.name}, {"why", row.tree.why}};
     }
     PutSpread(one, "ms", row.ms);

@@ -63,7 +63,9 @@ Chat::Chat(Engine& engine, const RunOptions& options, std::string resolved_templ
       template_(std::move(resolved_template)),
       request_(options.request),
       temperature_given_(options.temperature_from == "flag"),
-      system_(options.system) {}
+      system_(options.system) {
+  request_.cache_scope = "chat";  // a turn computes what is new
+}
 
 void Chat::Forget() {
   messages_.clear();

@@ -63,13 +63,14 @@ Way Decode(const Drafting& drafting, Engine& engine, GenerationRequest& request)
 }
 
 // Of the way in use.
-TreeSpeed SpeedOf(const Engine& engine, const GenerationRequest& request, std::span<const Round> rounds, size_t way) {
+TreeSpeed SpeedOf(const GenerationRequest& request, std::span<const Round> rounds, size_t way) {
   std::vector<GenerationResult> runs;
   for (const Round& round : rounds) runs.push_back(round[way]);
-  const EngineInfo& info = engine.info();
-  return {.name = info.tree_name,
-          .choices = info.tree_json,
-          .nodes = info.tree_nodes,
+  const TreeReport& tree = runs.front().tree;
+  const std::string fixed = tree.chosen.name.empty() ? "none" : tree.chosen.name;  // lookups alone
+  return {.name = tree.is_auto ? "auto" : fixed,
+          .choices = tree.is_auto ? "[]" : tree.chosen.choices,  // auto: another tree in each step
+          .nodes = tree.most_nodes,
           .p_min = request.draft_p_min,
           .lookup = request.lookup.max_tokens,
           .figures = MedianFigures(runs)};
@@ -136,15 +137,15 @@ Trial Try(Engine& engine, GenerationRequest& request, std::span<const Drafting> 
   Trial trial{.figures = {}, .speeds = RelativeSpeeds(rounds)};
   for (size_t way = 0; way < draftings.size(); ++way) {
     draftings[way].Use(engine, request);
-    trial.figures.push_back(SpeedOf(engine, request, rounds, way));
+    trial.figures.push_back(SpeedOf(request, rounds, way));
   }
   return trial;
 }
 
 }  // namespace
 
-void Drafting::Use(Engine& engine, GenerationRequest& request) const {
-  if (engine.info().num_heads > 0) engine.UseTree(tree);
+void Drafting::Use(const Engine& engine, GenerationRequest& request) const {
+  if (engine.info().num_heads > 0) request.tree = tree;
   request.draft_p_min = p_min;
   request.lookup.max_tokens = lookup;
 }
@@ -193,15 +194,15 @@ std::optional<Comparison> CompareWithPlain(Engine& engine, GenerationRequest req
   Comparison comparison;
   comparison.tried = std::move(choice.tried);
   comparison.tried_again = std::move(choice.tried_again);
-  comparison.plain = SpeedOf(engine, plain, rounds, 0).figures;
+  comparison.plain = SpeedOf(plain, rounds, 0).figures;
   comparison.rounds = rounds.size();
   if (choice.heads_alone) {
     choice.heads_alone->Use(engine, request);
-    comparison.heads_alone = SpeedOf(engine, request, rounds, 2);
+    comparison.heads_alone = SpeedOf(request, rounds, 2);
     comparison.heads_alone_speedup = speedup(2);
   }
   choice.fastest.Use(engine, request);
-  comparison.drafted = SpeedOf(engine, request, rounds, 1);
+  comparison.drafted = SpeedOf(request, rounds, 1);
   comparison.speedup = speedup(1);
   return comparison;
 }

@@ -19,7 +19,7 @@ struct Drafting {
   float p_min = 0;
   int32_t lookup = 0;
 
-  void Use(Engine& engine, GenerationRequest& request) const;
+  void Use(const Engine& engine, GenerationRequest& request) const;
 };
 
 // The way of drafting to use, and what it was chosen from.

@@ -117,6 +117,16 @@ void AddMachineFlags(FlagSet& flags, EngineOptions& options) {
       "Prompt tokens that are read at once, 1 to 512; changes the speed, not the text (default: the fastest)");
 }
 
+void AddKvMemoryFlag(FlagSet& flags, EngineOptions& options) {
+  flags.Value(
+      "--kv-memory", "SIZE",
+      [&options](const std::string& value) {
+        options.kv_memory = value == "auto" ? 0 : ParseBytes("--kv-memory", value);
+      },
+      "Most memory that keys and values may come to take, such as 8G or 512M (default auto: half of what is free, at "
+      "most 16 texts of full length); it is taken as it is used");
+}
+
 std::function<void(double share)> PackProgress() {
   return [progress = std::make_shared<Progress>("converting weights")](double share) {
     if (Interrupted()) throw Interruption();

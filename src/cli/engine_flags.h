@@ -22,6 +22,7 @@ void AddWeightFlags(FlagSet& flags, EngineOptions& options);
 void AddTreeMemoryFlag(FlagSet& flags, EngineOptions& options);
 // --threads, --cpu-target, --kv-type, --prefill-chunk.
 void AddMachineFlags(FlagSet& flags, EngineOptions& options);
+void AddKvMemoryFlag(FlagSet& flags, EngineOptions& options);
 
 // As help texts list them.
 std::string CpuTargetChoices();

@@ -91,6 +91,8 @@ void AddEngine(const RunOptions& options, const EngineInfo& info, Json& json) {
                        {"bytes_after", info.packed_bytes_after}};
   }
   json["kv_type"] = info.kv_type;
+  json["kv_memory"] = info.kv_memory;
+  json["kv_positions"] = info.kv_positions;
   json["prefill_chunk"] = info.prefill_chunk;
   json["vocab_size"] = info.vocab_size;
   json["max_positions"] = info.max_positions;
@@ -152,6 +154,7 @@ Json RunJson(const RunOptions& options, const std::string& resolved_template, co
   json["finish_reason"] = NameOf(result.finish_reason);
   json["tokens_per_step"] = result.tokens_per_step();
   json["num_emitted"] = result.num_emitted;
+  json["num_reused"] = result.num_reused;
   json["num_drafted"] = result.num_drafted;
   json["num_accepted"] = result.num_accepted();
   json["num_lookup_steps"] = result.num_lookup_steps;
@@ -173,8 +176,10 @@ Json RunJson(const RunOptions& options, const std::string& resolved_template, co
 }
 
 std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResult& result) {
-  std::string text = fmt::format("prompt {} tokens, output {} tokens in {} steps, finish: {}\n", prompt_ids.size(),
-                                 result.token_ids.size(), result.num_emitted.size(), NameOf(result.finish_reason));
+  const std::string known = result.num_reused > 0 ? fmt::format(" ({} known from before)", result.num_reused) : "";
+  std::string text =
+      fmt::format("prompt {} tokens{}, output {} tokens in {} steps, finish: {}\n", prompt_ids.size(), known,
+                  result.token_ids.size(), result.num_emitted.size(), NameOf(result.finish_reason));
   text += fmt::format("tokens per step {:.3f} (plain decoding: 1)\n", result.tokens_per_step());
   if (result.num_drafted > 0) {
     const auto steps = static_cast<double>(result.num_emitted.size()),

@@ -38,9 +38,6 @@ GenerationResult Sample() {
 EngineInfo Info() {
   EngineInfo info;
   info.drafter = "hydra";
-  info.tree_name = "chain";
-  info.tree_json = "[[0],[0,0]]";
-  info.tree_nodes = 2;
   info.cpu_target = "avx2";
   return info;
 }

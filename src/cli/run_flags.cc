@@ -253,6 +253,7 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   AddOutputFlags(flags, options);
   flags.Group("Machine");
   AddMachineFlags(flags, options.engine);
+  AddKvMemoryFlag(flags, options.engine);
   flags.First("Most used", {"--model", "--draft", "--prompt", "--template", "--max-tokens", "--temperature"});
   if (!flags.Parse(args)) return std::nullopt;
   CheckPrompt(flags, options);

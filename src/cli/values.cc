@@ -65,6 +65,23 @@ uint64_t ParseSeed(std::string_view flag, const std::string& text) {
   return number;
 }
 
+uint64_t ParseBytes(std::string_view flag, const std::string& text) {
+  constexpr std::string_view kUnits = "KMGT";
+  std::string_view number = text;
+  if (number.ends_with("iB")) number.remove_suffix(2);
+  if (number.ends_with('B')) number.remove_suffix(1);
+  int shift = 0;
+  if (!number.empty() && kUnits.find(number.back()) != std::string_view::npos) {
+    shift = 10 * (static_cast<int>(kUnits.find(number.back())) + 1);
+    number.remove_suffix(1);
+  }
+  uint64_t count = 0;
+  if (!ReadNumber(std::string(number), &count) || count < 1 || count > (uint64_t{1} << (60 - shift))) {
+    throw UserError(fmt::format("{} is {}, expected a number of bytes such as 8G or 512M", flag, Shown(text)));
+  }
+  return count << shift;
+}
+
 float ParseFloat(std::string_view flag, const std::string& text, const FloatRange& range) {
   double number = 0;
   const bool read = ReadNumber(text, &number) && std::isfinite(number);

@@ -22,6 +22,9 @@ inline constexpr size_t kMostTokenBytes = 128;
 int64_t ParseInteger(std::string_view flag, const std::string& text, int64_t min, int64_t max);
 uint64_t ParseSeed(std::string_view flag, const std::string& text);
 
+// Bytes: a number with K, M, G or T behind it, powers of 1024, and perhaps B or iB ("512M", "8GiB"); 1 to 2^60.
+uint64_t ParseBytes(std::string_view flag, const std::string& text);
+
 struct FloatRange {
   double min = 0;
   double max = 0;

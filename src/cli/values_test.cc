@@ -121,5 +121,16 @@ TEST(ValuesTest, FloatsPrintAsTyped) {
   EXPECT_EQ(ShortestDouble(0.09F), 0.09);
 }
 
+TEST(ValuesTest, BytesHaveUnits) {
+  EXPECT_EQ(ParseBytes("--kv-memory", "4096"), 4096U);
+  EXPECT_EQ(ParseBytes("--kv-memory", "512M"), uint64_t{512} << 20);
+  EXPECT_EQ(ParseBytes("--kv-memory", "8GiB"), uint64_t{8} << 30);
+  EXPECT_EQ(ParseBytes("--kv-memory", "3KB"), 3072U);
+  EXPECT_EQ(ParseBytes("--kv-memory", "1048576T"), uint64_t{1} << 60);
+  for (const char* bad : {"", "0", "-1", "G", "1.5G", "8 G", "8g", "8GG", "1048577T", "iB", "99999999999999999999"}) {
+    EXPECT_THROW(ParseBytes("--kv-memory", bad), UserError) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace hydrant::cli

@@ -82,6 +82,8 @@ class Drafter {
   // The layers of keys and values that this drafter keeps in the sequences' blocks (DraftKv).
   virtual std::vector<kv::LayerShape> KvLayers() const { return {}; }
   virtual uint64_t weight_bytes() const { return 0; }
+  // Bytes of weights that Commit and Propose have read so far: of those that all sequences of a call share, each once.
+  virtual uint64_t bytes_read() const { return 0; }
   // Does it fill the shape that it is given, or make its own?
   virtual bool FillsShapes() const { return false; }
   // The most nodes that it drafts for a request in a shape of its own.

@@ -27,6 +27,7 @@ class FirstOf : public Drafter {
   std::vector<int32_t> WantedLayers() const override { return wanted_; }
   std::vector<kv::LayerShape> KvLayers() const override;
   uint64_t weight_bytes() const override { return first_->weight_bytes() + second_->weight_bytes(); }
+  uint64_t bytes_read() const override { return first_->bytes_read() + second_->bytes_read(); }
   int32_t MostNodes(const GenerationRequest& request) const override;
   std::unique_ptr<DraftState> NewState(const GenerationRequest& request) const override;
   int32_t Resume(DraftState& state, const DraftKv& kv, int32_t length) const override;

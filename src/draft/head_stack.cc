@@ -72,6 +72,12 @@ std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const Hea
   return blocks;
 }
 
+uint64_t BytesOf(const Head& head) {
+  uint64_t bytes = head.lm_head.bytes();
+  for (const model::Linear& block : head.blocks) bytes += block.bytes();
+  return bytes;
+}
+
 int32_t WantedLayer(const HeadsInfo& info, const model::ModelConfig& base) {
   if (info.hidden_layer_offset == 0) return model::kAfterFinalNorm;
   return static_cast<int32_t>(base.num_layers - info.hidden_layer_offset);

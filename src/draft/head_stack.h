@@ -21,6 +21,8 @@ struct Head {
   model::Linear lm_head;              // [V', D]
 };
 
+uint64_t BytesOf(const Head& head);  // of what a pass reads; tied blocks once for each
+
 // Blocks `first_layer` .. num_layers - 1 of a head. Blocks whose name is absent, or whose bytes equal the first of
 // them, are that one: released heads repeat one module (docs/formats.md), and one copy is read from memory once.
 std::vector<model::Linear> TakeBlocks(checkpoint::TableLoader& loader, const HeadsFile& file, int64_t hidden_size,

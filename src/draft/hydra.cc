@@ -90,6 +90,8 @@ class Hydra : public Drafter {
     return prefix_ ? std::vector<kv::LayerShape>{prefix_->kv_shape()} : std::vector<kv::LayerShape>{};
   }
   uint64_t weight_bytes() const override { return weights_.bytes; }
+  // Heads of depths that are not reached are not read.
+  uint64_t bytes_read() const override { return bytes_read_ + (prefix_ ? prefix_->bytes_read() : 0); }
   bool FillsShapes() const override { return true; }
 
   std::unique_ptr<DraftState> NewState(const GenerationRequest& /*request*/) const override {
@@ -178,10 +180,21 @@ class Hydra : public Drafter {
         const auto d = static_cast<size_t>(depth);
         runner_.Run(queue, weights_.heads[d].rest, sums_[d][d].residual, sums_[d][d].linear, output);
       });
+      CountBytes(static_cast<size_t>(depth));
       for (int32_t r = 0; r < LevelRows(depth); ++r) {
         fill(expanded_[static_cast<size_t>(level_begin_[static_cast<size_t>(depth)] + r)], r);
       }
     }
+  }
+
+  // Of what a level's region multiplied with.
+  void CountBytes(size_t depth) {
+    for (size_t h = depth; h <= last_head_; ++h) {
+      for (size_t slice = first_slice_; slice < depth + 2; ++slice) {
+        bytes_read_ += weights_.heads[h].linear[slice].bytes() + weights_.heads[h].residual[slice].bytes();
+      }
+    }
+    bytes_read_ += BytesOf(weights_.heads[depth].rest);
   }
 
   // How many nodes of a depth are expanded.
@@ -370,7 +383,8 @@ class Hydra : public Drafter {
   std::vector<std::vector<int32_t>> index_of_;  // per sequence and node: its Expanded, or -1
   std::vector<std::vector<FirstBlock>> sums_;   // [K] of [K], by head and depth
   size_t first_slice_ = 0, last_head_ = 0;      // what a level multiplies
-  std::vector<SliceJobs> slice_jobs_;           // [threads]
+  uint64_t bytes_read_ = 0;
+  std::vector<SliceJobs> slice_jobs_;  // [threads]
   std::vector<int32_t> tokens_;
   kernels::Workspaces<Workspace> workspaces_;
   Matrix hidden_;  // [roots that have children, D]

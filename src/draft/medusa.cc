@@ -37,6 +37,7 @@ class IndependentHeads : public Drafter {
   int32_t max_depth() const override { return heads_.info.num_heads; }
   std::vector<int32_t> WantedLayers() const override { return {wanted_layer_}; }
   uint64_t weight_bytes() const override { return heads_.bytes; }
+  uint64_t bytes_read() const override { return bytes_read_; }
   bool FillsShapes() const override { return true; }
 
   std::unique_ptr<DraftState> NewState(const GenerationRequest& /*request*/) const override {
@@ -114,6 +115,7 @@ class IndependentHeads : public Drafter {
     kernels::Region(*queue_, [&](kernels::Queue& queue) {
       for (size_t h = 0; h < outputs_.size(); ++h) runner_.Run(queue, heads_.heads[h], x_, {}, outputs_[h]);
     });
+    for (size_t h = 0; h < outputs_.size(); ++h) bytes_read_ += BytesOf(heads_.heads[h]);
   }
 
   void FillLevel(size_t input, const tree::Topology& topology, int32_t depth) {
@@ -129,6 +131,7 @@ class IndependentHeads : public Drafter {
   int32_t wanted_layer_;
   kernels::Queue* queue_;
   HeadRunner runner_;
+  uint64_t bytes_read_ = 0;
   Matrix x_;                             // [S, D]
   std::deque<CandidateRanker> rankers_;  // [K]
   std::vector<HeadOutput> outputs_;

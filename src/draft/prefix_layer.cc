@@ -35,6 +35,7 @@ void PrefixLayer::Run(std::span<const PrefixInput> inputs, const kernels::KvLaye
     layer_.Rotate(queue, positions_, inv_freq_);
     layer_.Run(queue, weights_, kv, x_);
   });
+  for (const model::Linear* linear : model::LinearsOf(weights_)) bytes_read_ += linear->bytes();
   normed_.Resize(num_last, x_.cols());
   kernels::RmsNorm(*queue_, kernels::ConstRows(x_).Part(count - num_last, num_last), norm_, config_.rms_norm_eps,
                    normed_);

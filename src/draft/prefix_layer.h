@@ -28,6 +28,7 @@ class PrefixLayer {
   PrefixLayer(PrefixWeights weights, kernels::Queue* queue);
 
   kv::LayerShape kv_shape() const { return {.num_kv_heads = config_.num_kv_heads, .head_dim = config_.head_dim}; }
+  uint64_t bytes_read() const { return bytes_read_; }  // of weights, so far
   // All sequences in one pass over the weights. `kv`: the layer's own, of that shape.
   void Run(std::span<const PrefixInput> inputs, const kernels::KvLayer& kv);
 
@@ -42,6 +43,7 @@ class PrefixLayer {
   model::LayerRunner layer_;
   std::vector<int32_t> positions_;
   std::vector<kernels::RowKv> rows_;
+  uint64_t bytes_read_ = 0;
   Matrix x_, normed_;  // [all rows, D], [sequences, D]
 };
 

@@ -4,25 +4,22 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <deque>
+#include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/float_mode.h"
+#include "engine/core.h"
 #include "engine/end_of_turn.h"
 #include "engine/loaded_model.h"
-#include "engine/step.h"
-#include "sequence/sequence.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/utf8.h"
-#include "tree/parse.h"
 
 namespace hydrant {
 
 namespace {
-
-constexpr int64_t kMostBlocks = int64_t{1} << 24;  // of KV, which a request's table numbers
 
 // Threads, cache and tree of an engine serve one call at a time.
 class Turns {
@@ -32,8 +29,8 @@ class Turns {
    public:
     Turn(Turns& turns, const char* call) : turns_(turns) {
       if (turns.holder_.load() == std::this_thread::get_id()) {
-        throw UserError(std::string("a callback of Generate called ") + call + " on its own engine",
-                        "call it when Generate has returned, or on another Engine");
+        throw UserError(std::string("a callback called ") + call + " on its own engine",
+                        "call it when Generate or Step has returned, or on another Engine");
       }
       turns.mutex_.lock();
       turns.holder_ = std::this_thread::get_id();
@@ -57,151 +54,20 @@ class Turns {
 }  // namespace
 
 struct Engine::Impl {
-  explicit Impl(std::unique_ptr<engine::LoadedModel> model) : loaded(std::move(model)) {}
+  explicit Impl(std::unique_ptr<engine::LoadedModel> model) : loaded(std::move(model)), core(*loaded) {
+    loaded->info.kv_memory = core.kv_bytes();
+    loaded->info.kv_positions = core.max_positions();
+  }
 
-  int32_t SlotsFor(const GenerationRequest& request) const;
-  void EnsurePool(int32_t num_blocks);
-  void Admit(std::span<const GenerationRequest> requests);
-  sequence::SequenceSetup SetupFor(const GenerationRequest& request) const;
-  TreeReport ReportTree(const sequence::Sequence& sequence, const engine::StepKind& kind) const;
-  static void RunAll(engine::Stepper& stepper, std::deque<sequence::Sequence>& sequences, const EmitCallback& on_emit);
-  std::vector<GenerationResult> Run(std::span<const GenerationRequest> requests, const EmitCallback& on_emit);
+  bool Step() {
+    const base::DefaultFloatMode mode;  // outside the thread pool too: tokens are chosen here
+    return core.Step();
+  }
 
   std::unique_ptr<engine::LoadedModel> loaded;
-  std::unique_ptr<kv::BlockPool> kv_pool;
+  engine::Core core;
   Turns turns;
 };
-
-// KV slots that a request may come to use: its prompt and reply, and one tree beyond.
-int32_t Engine::Impl::SlotsFor(const GenerationRequest& request) const {
-  const int64_t tokens = static_cast<int64_t>(request.prompt_ids.size()) + request.stop.max_tokens;
-  const int64_t committed = std::min<int64_t>(tokens, loaded->weights.config.max_positions);
-  const int32_t own = loaded->proposer().MostNodes(request);
-  int32_t tree = std::max(loaded->tree.topology.num_nodes(), 1 + own);
-  int32_t depth = std::max(loaded->tree.topology.max_depth(), own);
-  if (loaded->auto_trees) {
-    tree = std::max(tree, loaded->auto_trees->max_rows());
-    depth = std::max(depth, loaded->auto_trees->max_depth());
-  }
-  return static_cast<int32_t>(committed + tree + depth);
-}
-
-void Engine::Impl::EnsurePool(int32_t num_blocks) {
-  if (kv_pool && kv_pool->num_blocks() >= num_blocks) return;
-  kv_pool.reset();
-  kv_pool = std::make_unique<kv::BlockPool>(loaded->kv_shape, num_blocks);
-}
-
-// Checks the requests, and makes room for all of them.
-void Engine::Impl::Admit(std::span<const GenerationRequest> requests) {
-  int64_t blocks = 0;
-  for (const GenerationRequest& request : requests) {
-    ValidateRequest(request);
-    engine::CheckPrompt(*loaded, request.prompt_ids);
-    if (loaded->tree_is_named_auto && request.accept.rule == AcceptRule::kTypical) {
-      throw UserError("the tree is \"auto\" with typical acceptance, whose text would depend on measured times",
-                      "name another tree, or leave it out for the heads' default one");
-    }
-    if (!request.stop.stop.empty() && !loaded->tokenizer) {
-      throw UserError("stop strings need a tokenizer, and " + loaded->options.model + " has none");
-    }
-    blocks += SlotsFor(request) / kernels::kBlockPositions + 1;
-  }
-  if (blocks > kMostBlocks) {
-    throw UserError("the requests may come to " + std::to_string(blocks * kernels::kBlockPositions) +
-                        " positions together, at most " + std::to_string(kMostBlocks * kernels::kBlockPositions) +
-                        " are possible",
-                    "give them smaller --max-tokens (StopOptions::max_tokens), or fewer requests at a time");
-  }
-  EnsurePool(static_cast<int32_t>(blocks));
-}
-
-sequence::SequenceSetup Engine::Impl::SetupFor(const GenerationRequest& request) const {
-  sequence::SequenceSetup setup;
-  setup.tokenizer = loaded->tokenizer.get();
-  setup.drafter = request.use_drafter ? &loaded->proposer() : nullptr;
-  setup.pool = kv_pool.get();
-  setup.kernels = loaded->queue.table;
-  setup.vocab_size = loaded->info.vocab_size;
-  setup.max_positions = loaded->info.max_positions;
-  setup.base_layers = loaded->base_layers();
-  setup.eos_token_ids = loaded->info.eos_token_ids;
-  const std::vector<int32_t>& more = request.stop.eos_token_ids;
-  setup.eos_token_ids.insert(setup.eos_token_ids.end(), more.begin(), more.end());
-  return setup;
-}
-
-TreeReport Engine::Impl::ReportTree(const sequence::Sequence& sequence, const engine::StepKind& kind) const {
-  const GenerationRequest& request = sequence.request();
-  if (!request.use_drafter || !loaded->drafter) return {};
-  if (loaded->auto_trees && request.accept.rule == AcceptRule::kExact) {
-    return loaded->auto_trees->Report(kind, sequence.tree_steps());
-  }
-  TreeReport report;
-  report.chosen.name = loaded->tree.name;
-  report.chosen.choices = tree::ToJson(loaded->tree.topology);
-  report.chosen.nodes = loaded->tree.topology.num_nodes() - 1;
-  report.chosen.steps = static_cast<int64_t>(sequence.num_steps());
-  return report;
-}
-
-// All prompts, then steps until every sequence has ended.
-void Engine::Impl::RunAll(engine::Stepper& stepper, std::deque<sequence::Sequence>& sequences,
-                          const EmitCallback& on_emit) {
-  int32_t rows = 1;  // of a sequence
-  for (sequence::Sequence& sequence : sequences) {
-    if (!stepper.Prefill(sequence, [&] { return !on_emit || on_emit({}); })) sequence.Cancel();
-    sequence.Emit(on_emit);
-    rows = std::max(rows, stepper.RowsFor(sequence.request()));
-  }
-  const auto group = static_cast<size_t>(std::max(1, engine::kMaxRows / rows));
-  std::vector<sequence::Sequence*> running;
-  for (;;) {
-    running.clear();
-    for (sequence::Sequence& sequence : sequences) {
-      if (!sequence.finished()) running.push_back(&sequence);
-    }
-    if (running.empty()) break;
-    for (size_t first = 0; first < running.size(); first += group) {
-      const size_t count = std::min(group, running.size() - first);
-      stepper.Step(std::span(running).subspan(first, count));
-    }
-    for (sequence::Sequence* sequence : running) sequence->Emit(on_emit);
-  }
-}
-
-std::vector<GenerationResult> Engine::Impl::Run(std::span<const GenerationRequest> requests,
-                                                const EmitCallback& on_emit) {
-  const base::DefaultFloatMode mode;  // outside the thread pool too: tokens are chosen here
-  Admit(requests);
-  draft::StaticTree tree(loaded->tree.topology);
-  engine::Stepper stepper({.decoder = loaded->decoder.get(),
-                           .drafter = &loaded->proposer(),
-                           .pool = kv_pool.get(),
-                           .base_layers = loaded->base_layers(),
-                           .tree = &tree,
-                           .auto_trees = loaded->auto_trees.get(),
-                           .prefill_chunk = loaded->options.prefill_chunk,
-                           .model = loaded->options.model});
-  std::deque<sequence::Sequence> sequences;  // a deque: sequences do not move
-  for (const GenerationRequest& request : requests) sequences.emplace_back(request, SetupFor(request));
-  try {
-    RunAll(stepper, sequences, on_emit);
-  } catch (const Stopped&) {  // in the middle of a forward pass, of which nothing counts
-    for (sequence::Sequence& sequence : sequences) sequence.Cancel();
-  }
-  std::vector<GenerationResult> results;
-  for (sequence::Sequence& sequence : sequences) {
-    TreeReport report = ReportTree(sequence, stepper.kind());
-    results.push_back(sequence.TakeResult());
-    results.back().tree = std::move(report);
-  }
-  if (loaded->auto_trees) {
-    loaded->auto_trees->Save();
-    results.front().tree.problem = loaded->auto_trees->problem();
-  }
-  return results;
-}
 
 Engine::Engine(const EngineOptions& options) : Engine(engine::LoadModel(options)) {}
 Engine::Engine(std::unique_ptr<engine::LoadedModel> loaded) : impl_(std::make_unique<Impl>(std::move(loaded))) {}
@@ -210,11 +76,6 @@ Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 
 const EngineInfo& Engine::info() const { return impl_->loaded->info; }
-
-void Engine::UseTree(const std::string& tree) {
-  const Turns::Turn turn(impl_->turns, "UseTree");
-  engine::UseTree(*impl_->loaded, tree);
-}
 
 std::vector<int32_t> Engine::Tokenize(std::string_view text, bool parse_special, bool add_bos) const {
   const auto& tokenizer = impl_->loaded->tokenizer;
@@ -259,14 +120,44 @@ std::vector<int32_t> Engine::EndOfReply(const std::string& template_name) const 
   return {id};
 }
 
+RequestId Engine::Submit(GenerationRequest request, RequestCallbacks callbacks) {
+  return impl_->core.Submit(std::move(request), std::move(callbacks));
+}
+
+bool Engine::Cancel(RequestId id) { return impl_->core.Cancel(id); }
+
+bool Engine::Step() {
+  const Turns::Turn turn(impl_->turns, "Step");
+  return impl_->Step();
+}
+
 GenerationResult Engine::Generate(const GenerationRequest& request, const EmitCallback& on_emit) {
   const Turns::Turn turn(impl_->turns, "Generate");
-  return std::move(impl_->Run(std::span(&request, 1), on_emit).front());
+  std::optional<GenerationResult> result;
+  Submit(request, {.on_emit = on_emit, .on_done = [&](GenerationResult done) { result = std::move(done); }});
+  while (!result) impl_->Step();
+  if (result->error) std::rethrow_exception(result->error);
+  return std::move(*result);
 }
 
 std::vector<GenerationResult> Engine::GenerateBatch(std::span<const GenerationRequest> requests) {
   const Turns::Turn turn(impl_->turns, "GenerateBatch");
-  return impl_->Run(requests, {});
+  std::vector<GenerationResult> results(requests.size());
+  size_t open = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    try {
+      Submit(requests[i], {.on_done = [&results, &open, i](GenerationResult done) {
+               results[i] = std::move(done);
+               --open;
+             }});
+      ++open;
+    } catch (const UserError&) {
+      results[i].finish_reason = FinishReason::kError;
+      results[i].error = std::current_exception();
+    }
+  }
+  while (open > 0) impl_->Step();
+  return results;
 }
 
 namespace {
@@ -291,6 +182,7 @@ void ValidateRequest(const GenerationRequest& request) {
   CheckRange("epsilon", static_cast<double>(request.accept.epsilon), 0, 1);
   CheckRange("alpha", static_cast<double>(request.accept.alpha), 0, 1e6);
   CheckRange("draft-p-min", static_cast<double>(request.draft_p_min), 0, 1);
+  CheckRange("max-nodes", request.max_nodes, 0, engine::kMaxRows - 1);
   CheckRange("lookup", request.lookup.max_tokens, 0, 64);
   CheckRange("lookup-min", request.lookup.min_match, 1, 64);
   if (request.lookup.max_tokens > 0 && request.accept.rule == AcceptRule::kTypical) {

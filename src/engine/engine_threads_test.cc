@@ -43,7 +43,11 @@ TEST(EngineThreadsTest, TwoThreadsOnOneEngineGetTheTextsThatTheyGetAlone) {
     });
   }
   threads.emplace_back([&] {
-    for (const char* tree : {"chain", "mc_sim_7b_63", "chain"}) engine.UseTree(tree);
+    for (const char* tree : {"chain", "mc_sim_7b_63", "chain"}) {
+      GenerationRequest request = requests[0];
+      request.tree = tree;
+      EXPECT_EQ(engine.Generate(request).tree.chosen.name, tree);
+    }
   });
   threads.emplace_back([&] {
     for (int i = 0; i < 20; ++i) {
@@ -77,7 +81,7 @@ TEST(EngineThreadsTest, ACallbackThatUsesItsOwnEngineIsRefusedAndTheEngineGoesOn
     if (refused > 0) return true;
     expect_refused([&] { static_cast<void>(engine.Generate(request)); });
     expect_refused([&] { static_cast<void>(engine.GenerateBatch(std::span(&request, 1))); });
-    expect_refused([&] { engine.UseTree("chain"); });
+    expect_refused([&] { engine.Step(); });
     EXPECT_EQ(engine.Tokenize("Once upon a time", true, true), request.prompt_ids);  // these are for everyone
     EXPECT_EQ(engine.info().num_heads, 4);
     return true;

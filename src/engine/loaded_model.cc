@@ -164,7 +164,6 @@ void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
   loaded.info.num_draft_vocab = static_cast<int32_t>(cut > 0 ? cut : loaded.weights.config.vocab_size);
   AddToInfo(packing.report, loaded.info);
   loaded.info.head_weights = packing.format;
-  UseTree(loaded, options.tree);
 }
 
 // What the tokenizer warns of, too.
@@ -234,8 +233,6 @@ void OpenQueue(LoadedModel& loaded) {
   loaded.pool->StopWhen(options.stop);
   loaded.queue.pool = loaded.pool.get();
   loaded.queue.table = &kernels::KernelsForModel(options.cpu_target, loaded.weights.config.hidden_size);
-  loaded.tree.name = loaded.info.tree_name = "none";
-  loaded.info.tree_json = "[]";
 }
 
 void FinishLoading(LoadedModel& loaded) {
@@ -248,6 +245,7 @@ void FinishLoading(LoadedModel& loaded) {
   const std::vector<kv::LayerShape> own = loaded.proposer().KvLayers();
   loaded.kv_shape.layers.insert(loaded.kv_shape.layers.end(), own.begin(), own.end());
   loaded.decoder = std::make_unique<model::Decoder>(&loaded.queue, &loaded.weights, loaded.proposer().WantedLayers());
+  if (loaded.drafter && loaded.drafter->FillsShapes()) loaded.trees = std::make_unique<Trees>(loaded);
   FillInfo(loaded);
 }
 

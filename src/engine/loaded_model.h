@@ -10,7 +10,7 @@
 #include "draft/drafter.h"
 #include "draft/first_of.h"
 #include "draft/lookup_drafter.h"
-#include "engine/auto_trees.h"
+#include "engine/trees.h"
 #include "hydrant/engine.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
@@ -19,7 +19,6 @@
 #include "model/model_config.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
-#include "tree/parse.h"
 
 namespace hydrant::engine {
 
@@ -34,9 +33,7 @@ struct LoadedModel {
   std::unique_ptr<draft::Drafter> drafter;  // null: none
   draft::LookupDrafter lookup;
   std::unique_ptr<draft::FirstOf> lookup_or_drafter;  // null: no drafter
-  tree::NamedTopology tree;               // only the root without a drafter; with auto_trees: of typical acceptance
-  std::unique_ptr<AutoTrees> auto_trees;  // null: the tree is fixed
-  bool tree_is_named_auto = false;        // else auto_trees are the default
+  std::unique_ptr<Trees> trees;                       // null: no drafter, or one that makes its own
   std::unique_ptr<model::Decoder> decoder;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;  // null: none
   kv::KvShape kv_shape;                             // the base's layers, then those of proposer()
@@ -62,10 +59,6 @@ void FinishLoading(LoadedModel& loaded);
 // EngineOptions::threads of 0, where a process may use `allowed`: fewer for models whose layers are so small that their
 // threads would meet more than they multiply. 1 .. allowed.
 int ThreadsFor(const model::ModelConfig& config, int allowed);
-
-// Engine::UseTree.
-void UseTree(LoadedModel& loaded, const std::string& tree);
-UserError TreeWithoutHeads();
 
 // EngineOptions::kv_type. "auto": bf16 beside packed weights, whose products are rounded more than that, else f32.
 // Throws UserError for an unknown name.

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
+#include "base/thread_pool.h"
 #include "engine/loaded_model.h"
+#include "hydrant/error.h"
 
 namespace hydrant::engine {
 namespace {
@@ -14,173 +17,173 @@ namespace {
 // Adds the wall time of a phase to every sequence that took part.
 class PhaseClock {
  public:
-  explicit PhaseClock(std::span<sequence::Sequence* const> sequences)
-      : sequences_(sequences), first_(std::chrono::steady_clock::now()), last_(first_) {}
+  explicit PhaseClock(std::span<Part* const> parts)
+      : parts_(parts), first_(std::chrono::steady_clock::now()), last_(first_) {}
 
   void Lap(double PhaseTimes::*phase) {
     const auto now = std::chrono::steady_clock::now();
     const double ms = std::chrono::duration<double, std::milli>(now - last_).count();
-    for (sequence::Sequence* sequence : sequences_) sequence->times().*phase += ms;
+    for (Part* part : parts_) part->sequence->times().*phase += ms;
     last_ = now;
   }
   // Of all laps so far.
   double total_ms() const { return std::chrono::duration<double, std::milli>(last_ - first_).count(); }
 
  private:
-  std::span<sequence::Sequence* const> sequences_;
+  std::span<Part* const> parts_;
   std::chrono::steady_clock::time_point first_, last_;
 };
+
+// What is wrong with one sequence stays with it.
+template <typename Fn>
+void Guard(Part& part, const Fn& fn) {
+  try {
+    fn();
+  } catch (const UserError&) {
+    part.error = std::current_exception();
+  }
+}
 
 }  // namespace
 
 Stepper::Stepper(const StepContext& context)
     : context_(context), num_wanted_(context.drafter->WantedLayers().size()), committed_hidden_(num_wanted_) {}
 
-void Stepper::CheckKv(const sequence::Sequence& sequence, int32_t first, int32_t count) const {
-  CheckKvRange(sequence.table(), first, count, context_.base_layers, context_.model);
-}
-
-draft::DraftKv Stepper::DraftKvOf(sequence::Sequence& sequence) const {
-  return {.table = &sequence.table(), .first_layer = context_.base_layers.first + context_.base_layers.count};
-}
-
-bool Stepper::Prefill(sequence::Sequence& sequence, const std::function<bool()>& go_on) {
-  sequence::Sequence* const one[] = {&sequence};
-  PhaseClock clock(one);
-  const std::vector<int32_t>& prompt = sequence.request().prompt_ids;
-  const auto length = static_cast<int32_t>(prompt.size());
-  const bool reserved = sequence.table().Reserve(length);
-  HYDRANT_CHECK(reserved);
-  for (int32_t first = 0; first < length; first += context_.prefill_chunk) {
-    const int32_t count = std::min(context_.prefill_chunk, length - first);
-    if (first > 0 && !go_on()) {
-      clock.Lap(&PhaseTimes::prefill);
-      return false;
-    }
-    const std::span<const int32_t> chunk =
-        std::span(prompt).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
-    batch_.Clear();
-    batch_.AddChain(chunk, first, sequence.table().blocks());
-    if (first + count == length) batch_.WantLogits();
-    batch_.Seal();
-    context_.decoder->Forward(batch_, *context_.pool, output_);
-    sequence.table().Append(count);
-    CheckKv(sequence, first, count);
-    if (sequence.drafts()) CommitChunk(sequence, chunk);
-  }
-  const std::span<const float> logits = std::as_const(output_.logits).row_span(0);
-  sequence.TakeFirst(logits);
-  if (!std::isfinite(logits[static_cast<size_t>(sequence.output().back())])) throw NoFiniteLogits(context_.model);
-  clock.Lap(&PhaseTimes::prefill);
-  return true;
-}
-
-void Stepper::Step(std::span<sequence::Sequence* const> sequences) {
-  PhaseClock clock(sequences);
-  ChooseTree(sequences);
-  Draft(sequences);
+void Stepper::Step(std::span<Part> parts) {
+  prompts_.clear();
+  trees_.clear();
+  for (Part& part : parts) (part.prompt_rows > 0 ? prompts_ : trees_).push_back(&part);
+  PhaseClock clock(trees_), prompt_clock(prompts_);
+  batch_.Clear();
+  ChooseTree();
+  Draft();
   clock.Lap(&PhaseTimes::draft);
-  LayOut(sequences);
-  context_.decoder->Forward(batch_, *context_.pool, output_);
+  LayOutPrompts();
+  LayOutTrees();
+  batch_.Seal();
+  context_.decoder->Forward(batch_, *context_.blocks, output_);
   clock.Lap(&PhaseTimes::forward);
-  Verify(sequences);
+  FinishPrompts();
+  prompt_clock.Lap(&PhaseTimes::prefill);
+  verdicts_.resize(trees_.size());
+  context_.pool->ParallelFor(static_cast<int64_t>(trees_.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) Verify(static_cast<size_t>(t));
+  });
   clock.Lap(&PhaseTimes::verify);
-  for (size_t s = 0; s < sequences.size(); ++s) sequences[s]->Commit(verdicts_[s]);
-  CommitSteps(sequences);
+  FinishTrees();
   clock.Lap(&PhaseTimes::commit);
-  ObserveTree(sequences, clock.total_ms());
+  ObserveTree(clock.total_ms());
 }
 
-// Typical acceptance depends on the tree, so that its text would depend on time.
-bool Stepper::IsAuto(const sequence::Sequence& sequence) const {
-  return context_.auto_trees != nullptr && sequence.drafts() && sequence.request().accept.rule == AcceptRule::kExact;
-}
-
-void Stepper::ChooseTree(std::span<sequence::Sequence* const> sequences) {
+// One tree for all sequences that ask for auto: what a step costs hangs on all of them.
+void Stepper::ChooseTree() {
   chooser_ = nullptr;
-  all_as_chosen_ = true;
-  bool sampled = false, pruned = false, any = false;
-  for (const sequence::Sequence* sequence : sequences) {
-    any = any || IsAuto(*sequence);
-    all_as_chosen_ = all_as_chosen_ && IsAuto(*sequence);
-    sampled = sampled || sequence->request().sampling.temperature > 0;
-    pruned = pruned || sequence->request().draft_p_min > 0;
+  auto_trees_ = nullptr;
+  all_as_chosen_ = prompts_.empty();
+  bool sampled = false, pruned = false;
+  for (const Part* part : trees_) {
+    if (part->auto_trees != nullptr) auto_trees_ = part->auto_trees;
+    all_as_chosen_ = all_as_chosen_ && part->auto_trees != nullptr;
+    const GenerationRequest& request = part->sequence->request();
+    sampled = sampled || request.sampling.temperature > 0;
+    pruned = pruned || request.draft_p_min > 0;
   }
-  kind_ = KindOfStep(sequences.size(), sampled, pruned);
-  if (any) chooser_ = &context_.auto_trees->For(kind_);
+  if (!trees_.empty()) kind_ = KindOfStep(trees_.size(), sampled, pruned);
+  if (auto_trees_ != nullptr) chooser_ = &auto_trees_->For(kind_);
 }
 
-void Stepper::ObserveTree(std::span<sequence::Sequence* const> sequences, double milliseconds) {
+void Stepper::ObserveTree(double milliseconds) {
   if (chooser_ == nullptr) return;
-  const auto family_size = context_.auto_trees->family().size();
-  for (sequence::Sequence* sequence : sequences) {
-    if (IsAuto(*sequence)) sequence->CountTree(static_cast<size_t>(chooser_->Next()), family_size);
+  for (const Part* part : trees_) {
+    if (part->auto_trees == nullptr) continue;
+    part->sequence->CountTree(static_cast<size_t>(chooser_->Next()), auto_trees_->family().size());
+    all_as_chosen_ = all_as_chosen_ && !part->error;
   }
   if (!all_as_chosen_) return;
-  walks_.resize(sequences.size());
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    const tree::Topology& topology = sequences[s]->tree().topology;
-    walks_[s].assign(1, {.num_children = topology.num_children()[0]});
-    for (const tree::NodeId node : verdicts_[s].path) {
-      walks_[s].back().accepted = topology.child_rank()[static_cast<size_t>(node)];
-      walks_[s].push_back({.num_children = topology.num_children()[static_cast<size_t>(node)]});
+  walks_.resize(trees_.size());
+  for (size_t t = 0; t < trees_.size(); ++t) {
+    const tree::Topology& topology = trees_[t]->sequence->tree().topology;
+    walks_[t].assign(1, {.num_children = topology.num_children()[0]});
+    for (const tree::NodeId node : verdicts_[t].path) {
+      walks_[t].back().accepted = topology.child_rank()[static_cast<size_t>(node)];
+      walks_[t].push_back({.num_children = topology.num_children()[static_cast<size_t>(node)]});
     }
   }
   chooser_->Observe({.milliseconds = milliseconds, .walks = walks_});
 }
 
-int32_t Stepper::RowsFor(const GenerationRequest& request) const {
-  if (!request.use_drafter) return 1;
-  const bool is_auto = context_.auto_trees != nullptr && request.accept.rule == AcceptRule::kExact;
-  const int32_t rows = is_auto ? context_.auto_trees->max_rows() : context_.tree->whole().num_nodes();
-  return std::min(kMaxRows, std::max(rows, 1 + context_.drafter->MostNodes(request)));
+draft::DraftKv Stepper::DraftKvOf(const Part& part) const {
+  return {.table = &part.sequence->table(), .first_layer = context_.base_layers.first + context_.base_layers.count};
 }
 
-draft::ProposeInput Stepper::ProposalOf(sequence::Sequence& sequence) const {
+draft::ProposeInput Stepper::ProposalOf(const Part& part) const {
+  sequence::Sequence& sequence = *part.sequence;
   const GenerationRequest& request = sequence.request();
   return {.state = sequence.draft_state(),
-          .kv = DraftKvOf(sequence),
+          .kv = DraftKvOf(part),
           .prompt = request.prompt_ids,
           .output = sequence.output(),
           .sampling = &request.sampling,
           .coupled = DraftsSeeNoise(request.accept),
           .noise = &sequence.noise(),
-          .budget = {.max_nodes = max_nodes_, .max_depth = sequence.depth_room()},
-          .shape = IsAuto(sequence) ? &context_.auto_trees->shape(chooser_->Next()) : context_.tree,
+          .budget = {.max_nodes = part.tree_rows - 1, .max_depth = sequence.depth_room()},
+          .shape = part.auto_trees != nullptr ? &part.auto_trees->shape(chooser_->Next()) : part.shape,
           .min_probability = request.draft_p_min,
           .tree = &sequence.tree()};
 }
 
-void Stepper::Draft(std::span<sequence::Sequence* const> sequences) {
-  max_nodes_ = kMaxRows / static_cast<int32_t>(sequences.size()) - 1;
+void Stepper::Draft() {
   proposals_.clear();
-  for (sequence::Sequence* sequence : sequences) {
-    HYDRANT_CHECK(sequence->depth_room() >= 0);
-    if (sequence->drafts()) {
-      proposals_.push_back(ProposalOf(*sequence));
+  for (const Part* part : trees_) {
+    sequence::Sequence& sequence = *part->sequence;
+    HYDRANT_CHECK(sequence.depth_room() >= 0 && part->tree_rows > 0);
+    if (sequence.drafts()) {
+      proposals_.push_back(ProposalOf(*part));
     } else {
-      sequence->tree().Reset(sequence->output().back());
+      sequence.tree().Reset(sequence.output().back());
     }
   }
   if (!proposals_.empty()) context_.drafter->Propose(proposals_);
   for (const draft::ProposeInput& proposal : proposals_) {
-    const bool as_chosen = !proposal.tree->looked_up && proposal.shape->FitsIn(proposal.budget);
-    all_as_chosen_ = all_as_chosen_ && as_chosen;
+    HYDRANT_CHECK(proposal.tree->topology.num_nodes() - 1 <= proposal.budget.max_nodes);
+    const bool whole = proposal.shape == nullptr || proposal.shape->FitsIn(proposal.budget);
+    all_as_chosen_ = all_as_chosen_ && !proposal.tree->looked_up && whole;
   }
 }
 
-// All trees as one flat batch, the rows of each in the order of its nodes' places.
-void Stepper::LayOut(std::span<sequence::Sequence* const> sequences) {
-  batch_.Clear();
-  first_row_.clear();
-  for (sequence::Sequence* sequence : sequences) {
-    first_row_.push_back(batch_.num_rows());
-    const tree::TokenTree& tree = sequence->tree();
-    const int32_t root = sequence->table().length();
-    const bool reserved = sequence->table().Reserve(root + tree.topology.num_nodes());
+void Stepper::LayOutPrompts() {
+  prompt_row_.clear();
+  prompt_logits_.clear();
+  for (const Part* part : prompts_) {
+    sequence::Sequence& sequence = *part->sequence;
+    const int32_t first = sequence.table().length();
+    HYDRANT_CHECK(part->prompt_rows <= sequence.num_left());
+    const bool reserved = sequence.table().Reserve(first + part->prompt_rows);
     HYDRANT_CHECK(reserved);
-    sequence->PlaceNodes();
-    const std::span<const int32_t> places = sequence->places();
+    prompt_row_.push_back(batch_.num_rows());
+    batch_.AddChain(sequence.tokens().subspan(static_cast<size_t>(first), static_cast<size_t>(part->prompt_rows)),
+                    first, sequence.table().blocks());
+    // Of a text that is computed anew the next token is known.
+    const bool wanted = part->prompt_rows == sequence.num_left() && sequence.output().empty();
+    prompt_logits_.push_back(wanted ? static_cast<int32_t>(batch_.logit_rows().size()) : -1);
+    if (wanted) batch_.WantLogits();
+  }
+}
+
+// All trees, the rows of each in the order of its nodes' places.
+void Stepper::LayOutTrees() {
+  first_row_.clear();
+  first_logits_.clear();
+  for (const Part* part : trees_) {
+    sequence::Sequence& sequence = *part->sequence;
+    first_row_.push_back(batch_.num_rows());
+    first_logits_.push_back(static_cast<int32_t>(batch_.logit_rows().size()));
+    const tree::TokenTree& tree = sequence.tree();
+    const int32_t root = sequence.table().length();
+    const bool reserved = sequence.table().Reserve(root + tree.topology.num_nodes());
+    HYDRANT_CHECK(reserved);
+    sequence.PlaceNodes();
+    const std::span<const int32_t> places = sequence.places();
     node_at_.resize(places.size());
     for (tree::NodeId node = 0; node < tree.topology.num_nodes(); ++node) {
       node_at_[static_cast<size_t>(places[static_cast<size_t>(node)])] = node;
@@ -188,36 +191,81 @@ void Stepper::LayOut(std::span<sequence::Sequence* const> sequences) {
     for (const tree::NodeId node : node_at_) {
       std::vector<int32_t> path = tree.topology.PathTo(node);
       for (int32_t& on_path : path) on_path = places[static_cast<size_t>(on_path)];
-      batch_.AddTreeRow(tree.tokens[static_cast<size_t>(node)], root, path, sequence->table().blocks());
+      batch_.AddTreeRow(tree.tokens[static_cast<size_t>(node)], root, path, sequence.table().blocks());
       batch_.WantLogits();
     }
   }
-  batch_.Seal();
 }
 
-void Stepper::Verify(std::span<sequence::Sequence* const> sequences) {
-  verdicts_.clear();
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    sequence::Sequence& sequence = *sequences[s];
-    const int64_t nodes = sequence.tree().topology.num_nodes();
-    verify::VerifyInput input;
-    input.tree = &sequence.tree();
-    input.logits =
-        kernels::ConstRows(output_.logits.row(first_row_[s]), nodes, output_.logits.cols(), output_.logits.stride());
-    input.rows = sequence.places();
-    input.sampling = &sequence.request().sampling;
-    input.accept = &sequence.request().accept;
-    input.prompt = sequence.request().prompt_ids;
-    input.output = sequence.output();
-    input.noise = &sequence.noise();
-    verdicts_.push_back(sequence.verifier().Accept(input));
-    CheckKv(sequence, sequence.table().length(), 1);
-    for (const tree::NodeId node : verdicts_.back().path) {
-      const int32_t slot = sequence.table().length() + sequence.places()[static_cast<size_t>(node)];
-      CheckKv(sequence, slot, 1);
-    }
-    CheckFinite(input, verdicts_.back());
+void Stepper::CheckKv(const Part& part, int32_t first, int32_t count) const {
+  CheckKvRange(part.sequence->table(), first, count, context_.base_layers, context_.model);
+}
+
+void Stepper::FinishPrompts() {
+  if (prompts_.empty()) return;
+  for (Part* part : prompts_) {
+    kv::BlockTable& table = part->sequence->table();
+    table.Append(part->prompt_rows);
+    Guard(*part, [&] { CheckKv(*part, table.length() - part->prompt_rows, part->prompt_rows); });
   }
+  CommitPrompts();
+  for (size_t p = 0; p < prompts_.size(); ++p) {
+    if (prompts_[p]->error || prompt_logits_[p] < 0) continue;
+    sequence::Sequence& sequence = *prompts_[p]->sequence;
+    const std::span<const float> logits = std::as_const(output_.logits).row_span(prompt_logits_[p]);
+    Guard(*prompts_[p], [&] {
+      sequence.TakeFirst(logits);
+      if (!std::isfinite(logits[static_cast<size_t>(sequence.output().back())])) throw NoFiniteLogits(context_.model);
+    });
+  }
+}
+
+void Stepper::CommitPrompts() {
+  commits_.clear();
+  hidden_parts_.clear();
+  hidden_parts_.reserve(prompts_.size() * num_wanted_);  // commits_ point into it
+  for (size_t p = 0; p < prompts_.size(); ++p) {
+    const Part& part = *prompts_[p];
+    sequence::Sequence& sequence = *part.sequence;
+    if (!sequence.drafts() || part.error) continue;
+    const size_t begin = hidden_parts_.size();
+    for (size_t i = 0; i < num_wanted_; ++i) {
+      hidden_parts_.push_back(kernels::ConstRows(output_.HiddenOf(i)).Part(prompt_row_[p], part.prompt_rows));
+    }
+    const auto length = static_cast<size_t>(sequence.table().length()), count = static_cast<size_t>(part.prompt_rows);
+    commits_.push_back({.state = sequence.draft_state(),
+                        .kv = DraftKvOf(part),
+                        .tokens = sequence.tokens().subspan(length - count, count),
+                        .hidden = std::span(hidden_parts_).subspan(begin),
+                        .is_prompt = true});
+  }
+  if (!commits_.empty()) context_.drafter->Commit(commits_);
+}
+
+// The verdict on one tree, and its keys and values where they are committed. Sequences share nothing here.
+void Stepper::Verify(size_t t) {
+  Part& part = *trees_[t];
+  sequence::Sequence& sequence = *part.sequence;
+  verify::VerifyInput input;
+  input.tree = &sequence.tree();
+  input.logits = kernels::ConstRows(output_.logits).Part(first_logits_[t], sequence.tree().topology.num_nodes());
+  input.rows = sequence.places();
+  input.sampling = &sequence.request().sampling;
+  input.accept = &sequence.request().accept;
+  input.prompt = sequence.request().prompt_ids;
+  input.output = sequence.output();
+  input.noise = &sequence.noise();
+  verify::Verdict& verdict = verdicts_[t];
+  verdict = sequence.verifier().Accept(input);
+  Guard(part, [&] {
+    const int32_t root = sequence.table().length();
+    CheckKv(part, root, 1);
+    for (const tree::NodeId node : verdict.path) {
+      CheckKv(part, root + sequence.places()[static_cast<size_t>(node)], 1);
+    }
+    CheckFinite(input, verdict);
+    sequence.CommitPath(verdict);
+  });
 }
 
 // Of the tokens that go into the text. Where all logits are NaN, each choice is one.
@@ -233,40 +281,41 @@ void Stepper::CheckFinite(const verify::VerifyInput& input, const verify::Verdic
   check(at, verdict.bonus);
 }
 
-void Stepper::CommitChunk(sequence::Sequence& sequence, std::span<const int32_t> tokens) {
-  hidden_parts_.clear();
-  for (size_t i = 0; i < num_wanted_; ++i) hidden_parts_.emplace_back(output_.HiddenOf(i));
-  const draft::CommitInput input{.state = sequence.draft_state(),
-                                 .kv = DraftKvOf(sequence),
-                                 .tokens = tokens,
-                                 .hidden = hidden_parts_,
-                                 .is_prompt = true};
-  context_.drafter->Commit(std::span(&input, 1));
+void Stepper::FinishTrees() {
+  for (size_t t = 0; t < trees_.size(); ++t) {
+    if (!trees_[t]->error) trees_[t]->sequence->Commit(verdicts_[t]);
+  }
+  CommitTrees();
 }
 
 // Tells the drafter what was committed of sequences that go on: the root's row and those of the accepted nodes.
-void Stepper::CommitSteps(std::span<sequence::Sequence* const> sequences) {
+void Stepper::CommitTrees() {
   commits_.clear();
   committed_rows_.clear();
   committed_tokens_.clear();
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    sequence::Sequence& sequence = *sequences[s];
-    if (!sequence.drafts() || sequence.finished()) continue;
+  num_committed_.clear();
+  hidden_parts_.clear();
+  for (size_t t = 0; t < trees_.size(); ++t) {
+    const Part& part = *trees_[t];
+    sequence::Sequence& sequence = *part.sequence;
+    if (part.error || !sequence.drafts() || sequence.finished()) continue;
+    const size_t first = committed_rows_.size();
     const auto keep = [&](tree::NodeId node) {
-      committed_rows_.push_back(first_row_[s] + sequence.places()[static_cast<size_t>(node)]);
+      committed_rows_.push_back(first_row_[t] + sequence.places()[static_cast<size_t>(node)]);
       committed_tokens_.push_back(sequence.tree().tokens[static_cast<size_t>(node)]);
     };
     keep(0);
-    for (const tree::NodeId node : verdicts_[s].path) keep(node);
-    commits_.push_back({.state = sequence.draft_state(), .kv = DraftKvOf(sequence), .tokens = {}, .hidden = {}});
+    for (const tree::NodeId node : verdicts_[t].path) keep(node);
+    commits_.push_back({.state = sequence.draft_state(), .kv = DraftKvOf(part), .tokens = {}, .hidden = {}});
+    num_committed_.push_back(committed_rows_.size() - first);
   }
   if (commits_.empty()) return;
-  PointAtCommitted(sequences);
+  PointAtCommitted();
   context_.drafter->Commit(commits_);
 }
 
 // Gives each of commits_ its tokens and hidden rows.
-void Stepper::PointAtCommitted(std::span<sequence::Sequence* const> sequences) {
+void Stepper::PointAtCommitted() {
   const auto count = static_cast<int64_t>(committed_rows_.size());
   for (size_t i = 0; i < num_wanted_; ++i) {
     const Matrix& hidden = output_.HiddenOf(i);
@@ -275,19 +324,17 @@ void Stepper::PointAtCommitted(std::span<sequence::Sequence* const> sequences) {
       std::copy_n(hidden.row(committed_rows_[static_cast<size_t>(r)]), hidden.cols(), committed_hidden_[i].row(r));
     }
   }
-  hidden_parts_.clear();
   hidden_parts_.reserve(commits_.size() * num_wanted_);  // commits_ point into it
-  size_t first = 0, next = 0;
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    if (!sequences[s]->drafts() || sequences[s]->finished()) continue;
-    draft::CommitInput& commit = commits_[next++];
-    const size_t rows = static_cast<size_t>(verdicts_[s].num_emitted()), part = hidden_parts_.size();
-    commit.tokens = std::span(committed_tokens_).subspan(first, rows);
+  size_t first = 0;
+  for (size_t c = 0; c < commits_.size(); ++c) {
+    const size_t begin = hidden_parts_.size();
+    commits_[c].tokens = std::span(committed_tokens_).subspan(first, num_committed_[c]);
     for (const Matrix& hidden : committed_hidden_) {
-      hidden_parts_.push_back(kernels::ConstRows(hidden).Part(static_cast<int64_t>(first), static_cast<int64_t>(rows)));
+      hidden_parts_.push_back(
+          kernels::ConstRows(hidden).Part(static_cast<int64_t>(first), static_cast<int64_t>(num_committed_[c])));
     }
-    commit.hidden = std::span(hidden_parts_).subspan(part);
-    first += rows;
+    commits_[c].hidden = std::span(hidden_parts_).subspan(begin);
+    first += num_committed_[c];
   }
 }
 

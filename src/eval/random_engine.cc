@@ -36,7 +36,6 @@ bool AddHeads(engine::LoadedModel& loaded, const std::string& kind, const FillPr
   const int64_t all = loaded.weights.config.vocab_size, cut = options.draft_vocab_size;
   loaded.info.num_draft_vocab = static_cast<int32_t>(cut > 0 ? std::min(cut, all) : all);
   loaded.info.head_weights = options.head_weights;
-  engine::UseTree(loaded, options.tree);
   return true;
 }
 

@@ -47,9 +47,10 @@ TEST(RandomEngineTest, TheTreeAndTheDraftVocabularyAreThoseOfTheOptions) {
   options.draft_vocab_size = 512;
   const auto engines = MakeRandomEngines({.shape = "tale", .heads = {"hydra++"}}, options, {});
   ASSERT_EQ(engines.size(), 1U);
-  EXPECT_EQ(engines[0]->info().tree_nodes, 3);
   EXPECT_EQ(engines[0]->info().num_draft_vocab, 512);
-  EXPECT_EQ(engines[0]->Generate(Request()).token_ids.size(), 12U);
+  const GenerationResult result = engines[0]->Generate(Request());
+  EXPECT_EQ(result.token_ids.size(), 12U);
+  EXPECT_EQ(result.tree.chosen.nodes, 3);
 }
 
 TEST(RandomEngineTest, WithoutHeadsThereIsOneEngineAndStoppingLeavesNone) {

@@ -13,12 +13,35 @@ Sequence::Sequence(const GenerationRequest& request, const SequenceSetup& setup)
       max_positions_(setup.max_positions),
       base_layers_(setup.base_layers),
       eos_token_ids_(setup.eos_token_ids),
+      cache_scope_(setup.cache_scope),
+      drafter_(setup.drafter),
+      tokens_(request.prompt_ids),
       table_(setup.pool),
-      draft_state_(setup.drafter != nullptr ? setup.drafter->NewState(request) : nullptr),
       noise_(setup.kernels, request.sampling.seed, setup.vocab_size),
       text_(setup.tokenizer, request.stop.stop),
       has_text_(setup.tokenizer != nullptr) {
   tree_.Reset(0);
+}
+
+int32_t Sequence::Start() {
+  // The last row before the next root is computed in any case: its logits or its hidden states are wanted.
+  const int32_t adopted = table_.Adopt(cache_scope_, tokens_, num_left() - 1);
+  if (drafter_ == nullptr) return adopted;
+  draft_state_ = drafter_->NewState(request_);
+  const draft::DraftKv kv{.table = &table_, .first_layer = base_layers_.first + base_layers_.count};
+  table_.Truncate(drafter_->Resume(*draft_state_, kv, adopted));
+  return table_.length();
+}
+
+void Sequence::Release() {
+  table_.Truncate(0);
+  draft_state_.reset();
+}
+
+void Sequence::Publish() {
+  // Of a path that goes on behind the reply's end, the rest is nobody's text.
+  table_.Truncate(std::min(table_.length(), static_cast<int32_t>(tokens_.size())));
+  table_.Publish(cache_scope_, tokens_);
 }
 
 void Sequence::TakeFirst(std::span<const float> logits) {
@@ -32,18 +55,21 @@ void Sequence::TakeFirst(std::span<const float> logits) {
 
 void Sequence::PlaceNodes() { places_ = tree_.topology.Preorder(); }
 
-void Sequence::Commit(const verify::Verdict& verdict) {
+void Sequence::CommitPath(const verify::Verdict& verdict) {
   HYDRANT_CHECK(!finished_);
   path_.assign(1, 0);
   for (const tree::NodeId node : verdict.path) path_.push_back(places_[static_cast<size_t>(node)]);
   table_.CommitPath(path_, base_layers_);
+}
+
+void Sequence::Commit(const verify::Verdict& verdict) {
   size_t received = 0;  // accepted tokens that are in the text: what comes after its end nobody gets
   for (; received < verdict.path.size() && !finished_; ++received) {
     Append(tree_.tokens[static_cast<size_t>(verdict.path[received])], static_cast<int32_t>(received) + 1);
   }
   if (!finished_) Append(verdict.bonus, 0);
   CountStep(verdict, received);
-  noise_.Forget(static_cast<int64_t>(output_.size()));
+  noise_.Forget(static_cast<int64_t>(output().size()));
 }
 
 void Sequence::CountStep(const verify::Verdict& verdict, size_t received) {
@@ -66,7 +92,7 @@ void Sequence::CountStep(const verify::Verdict& verdict, size_t received) {
 }
 
 void Sequence::Append(int32_t token, int32_t depth) {
-  output_.push_back(token);
+  tokens_.push_back(token);
   output_depth_.push_back(depth);
   const bool is_eos = std::find(eos_token_ids_.begin(), eos_token_ids_.end(), token) != eos_token_ids_.end();
   if (is_eos && !request_.stop.ignore_eos) {
@@ -74,9 +100,9 @@ void Sequence::Append(int32_t token, int32_t depth) {
     Finish(FinishReason::kEos);
   } else if (text_.Push(token)) {
     Finish(FinishReason::kStop);
-  } else if (static_cast<int64_t>(output_.size()) >= request_.stop.max_tokens) {
+  } else if (static_cast<int64_t>(output().size()) >= request_.stop.max_tokens) {
     Finish(FinishReason::kLength);
-  } else if (request_.prompt_ids.size() + output_.size() >= static_cast<size_t>(max_positions_)) {
+  } else if (tokens_.size() >= static_cast<size_t>(max_positions_)) {
     Finish(FinishReason::kContext);
   }
 }
@@ -103,7 +129,7 @@ void Sequence::Emit(const EmitCallback& on_emit) {
   const auto first = static_cast<size_t>(num_emitted_tokens_);
   const auto count = static_cast<size_t>(ready - num_emitted_tokens_);
   num_emitted_tokens_ = ready;
-  const Emission emission{.token_ids = std::span(output_).subspan(first, count),
+  const Emission emission{.token_ids = output().subspan(first, count),
                           .token_depth = std::span(output_depth_).subspan(first, count),
                           .token_text = token_text,
                           .text = text};
@@ -111,7 +137,7 @@ void Sequence::Emit(const EmitCallback& on_emit) {
 }
 
 GenerationResult Sequence::TakeResult() {
-  result_.token_ids = output_;
+  result_.token_ids.assign(output().begin(), output().end());
   result_.token_depth = output_depth_;
   result_.has_text = has_text_;
   result_.text = text_.text();

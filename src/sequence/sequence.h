@@ -29,17 +29,27 @@ struct SequenceSetup {
   int32_t max_positions = 0;
   kv::LayerRange base_layers = {};  // of the pool
   std::vector<int32_t> eos_token_ids;
+  std::string cache_scope = {};  // whose blocks it finds, and who finds its (kv/block_index.h)
 };
 
 class Sequence {
  public:
   Sequence(const GenerationRequest& request, const SequenceSetup& setup);
 
+  // Begins, or begins again after Release: takes what the pool has of its text, as far as the drafter can go on from
+  // it. Returns how many positions.
+  int32_t Start();
+  // Gives all blocks back. What was generated stays, and is computed anew after Start.
+  void Release();
+
   // The token after the prompt, from the prompt's last logits.
   void TakeFirst(std::span<const float> logits);
-  // The outcome of one step: keeps the base model's keys and values of the accepted nodes, appends the emitted tokens,
-  // applies the stop rules.
+  // The outcome of one step. First its keys and values: those of the base model's layers for the accepted nodes.
+  void CommitPath(const verify::Verdict& verdict);
+  // Then its tokens: appends those that are emitted, and applies the stop rules.
   void Commit(const verify::Verdict& verdict);
+  // Lets others of its scope find the blocks that are full.
+  void Publish();
   // Stops at the caller's wish.
   void Cancel();
 
@@ -56,12 +66,18 @@ class Sequence {
 
   const GenerationRequest& request() const { return request_; }
   bool finished() const { return finished_; }
-  std::span<const int32_t> output() const { return output_; }
+  // All tokens: the prompt's, then the output's.
+  std::span<const int32_t> tokens() const { return tokens_; }
+  std::span<const int32_t> output() const { return tokens().subspan(request_.prompt_ids.size()); }
+  // Of the tokens before the next root, how many have no keys and values yet.
+  int32_t num_left() const {
+    return static_cast<int32_t>(tokens_.size()) - (output().empty() ? 0 : 1) - table_.length();
+  }
   kv::BlockTable& table() { return table_; }
   const kv::BlockTable& table() const { return table_; }
   tree::TokenTree& tree() { return tree_; }
   draft::DraftState* draft_state() { return draft_state_.get(); }
-  bool drafts() const { return draft_state_ != nullptr; }
+  bool drafts() const { return drafter_ != nullptr; }
   kernels::NoiseCache& noise() { return noise_; }
   verify::Verifier& verifier() { return verifier_; }
   PhaseTimes& times() { return result_.phase_ms; }
@@ -82,7 +98,9 @@ class Sequence {
   int32_t max_positions_;
   kv::LayerRange base_layers_;
   std::vector<int32_t> eos_token_ids_;
-  std::vector<int32_t> output_, output_depth_;
+  std::string cache_scope_;
+  const draft::Drafter* drafter_;
+  std::vector<int32_t> tokens_, output_depth_;
   kv::BlockTable table_;
   std::unique_ptr<draft::DraftState> draft_state_;
   kernels::NoiseCache noise_;

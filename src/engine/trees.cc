@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine::UseTree: from the name of a tree to the trees that are drafted.
+#include "engine/trees.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -17,17 +18,13 @@ namespace {
 
 constexpr const char* kAuto = "auto";
 
-// The user's tree is never cut; the default one of typical acceptance is cut to the heads' depth.
-tree::NamedTopology ChooseTree(const std::string& tree, const std::string& folder, int32_t heads) {
-  if (!tree.empty() && tree != kAuto) return tree::ParseTree(tree);
+// The heads' own tree, or a published one, cut to their depth. (A tree that the user names is never cut.)
+tree::NamedTopology DefaultTree(const std::string& folder, int32_t heads) {
+  tree::NamedTopology named{.name = "mc_sim_7b_63", .topology = tree::Preset("mc_sim_7b_63")};
   const std::string file = folder + "/trees.json";
-  if (!folder.empty() && base::IsThere(file)) {
-    tree::NamedTopology named = tree::ReadTreeFile(file);
-    named.topology = named.topology.CutToDepth(std::min(heads, named.topology.max_depth()));
-    return named;
-  }
-  const tree::Topology preset = tree::Preset("mc_sim_7b_63");
-  return {.name = "mc_sim_7b_63", .topology = preset.CutToDepth(std::min(heads, preset.max_depth()))};
+  if (!folder.empty() && base::IsThere(file)) named = tree::ReadTreeFile(file);
+  named.topology = named.topology.CutToDepth(std::min(heads, named.topology.max_depth()));
+  return named;
 }
 
 // Where a folder is, and the sizes and times of its files: other weights in the same place are told from these.
@@ -100,21 +97,44 @@ std::unique_ptr<AutoTrees> MakeAutoTrees(LoadedModel& loaded, const tree::Limits
 
 UserError TreeWithoutHeads() { return UserError("--tree needs heads to fill it", "name their folder with --draft"); }
 
-void UseTree(LoadedModel& loaded, const std::string& tree) {
-  if (!loaded.drafter) throw TreeWithoutHeads();
-  const int32_t heads = loaded.drafter->max_depth();
-  tree::NamedTopology chosen = ChooseTree(tree, loaded.options.draft, heads);
-  const tree::Limits limits{
-      .num_heads = heads, .vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size), .max_nodes = kMaxRows};
-  tree::CheckFits(chosen.topology, limits, "tree '" + chosen.name + "'");
-  std::unique_ptr<AutoTrees> auto_trees;
-  if (tree.empty() || tree == kAuto) auto_trees = MakeAutoTrees(loaded, limits);
-  loaded.tree = std::move(chosen);
-  loaded.auto_trees = std::move(auto_trees);
-  loaded.tree_is_named_auto = tree == kAuto;
-  loaded.info.tree_name = loaded.auto_trees ? kAuto : loaded.tree.name;
-  loaded.info.tree_json = loaded.auto_trees ? "[]" : tree::ToJson(loaded.tree.topology);
-  loaded.info.tree_nodes = (loaded.auto_trees ? loaded.auto_trees->max_rows() : loaded.tree.topology.num_nodes()) - 1;
+int32_t TreePlan::max_rows() const {
+  return auto_trees != nullptr ? auto_trees->max_rows() : shape->whole().num_nodes();
+}
+
+int32_t TreePlan::max_depth() const {
+  return auto_trees != nullptr ? auto_trees->max_depth() : shape->whole().max_depth();
+}
+
+Trees::Trees(LoadedModel& loaded)
+    : limits_{.num_heads = loaded.drafter->max_depth(),
+              .vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size),
+              .max_nodes = kMaxRows},
+      named_(loaded.options.tree) {
+  const tree::NamedTopology tree = DefaultTree(loaded.options.draft, limits_.num_heads);
+  default_ = Fixed(tree, "tree '" + tree.name + "'");
+  auto_trees_ = MakeAutoTrees(loaded, limits_);
+  if (!named_.empty() && named_ != kAuto) static_cast<void>(For({}));
+}
+
+TreePlan Trees::Fixed(tree::NamedTopology tree, const std::string& where) const {
+  tree::CheckFits(tree.topology, limits_, where);
+  TreePlan plan{.name = std::move(tree.name), .choices = tree::ToJson(tree.topology), .shape = nullptr};
+  plan.shape = std::make_shared<draft::StaticTree>(std::move(tree.topology));
+  return plan;
+}
+
+TreePlan Trees::For(const GenerationRequest& request) const {
+  const std::string& name = request.tree.empty() ? named_ : request.tree;
+  const bool exact = request.accept.rule == AcceptRule::kExact;
+  if (name.empty() && !exact) return default_;
+  if (name.empty() || name == kAuto) {
+    if (exact) return {.name = kAuto, .choices = "[]", .shape = nullptr, .auto_trees = auto_trees_.get()};
+    throw UserError("the tree is \"auto\" with typical acceptance, whose text would depend on measured times",
+                    "name another tree, or leave it out for the heads' default one");
+  }
+  tree::NamedTopology tree = tree::ParseTree(name);
+  const std::string where = "tree '" + tree.name + "'";
+  return Fixed(std::move(tree), where);
 }
 
 }  // namespace hydrant::engine

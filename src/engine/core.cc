@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/core.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/free_memory.h"
+#include "hydrant/error.h"
+
+namespace hydrant::engine {
+namespace {
+
+// The share of free memory that keys and values may take where nobody says how much, that which one text of full length
+// may take, and how many such texts they need not exceed.
+constexpr double kMemoryShare = 0.5, kMostMemoryShare = 0.9;
+constexpr int64_t kMostTexts = 16;
+
+int32_t BlocksInPool(const LoadedModel& loaded) {
+  const int64_t block_bytes = std::max<int64_t>(1, kv::BlockBytes(loaded.kv_shape));
+  const auto bytes = static_cast<int64_t>(std::min<uint64_t>(loaded.options.kv_memory, INT64_MAX));
+  if (bytes > 0) {
+    if (bytes < block_bytes) {
+      throw UserError("EngineOptions::kv_memory is " + base::MemoryText(loaded.options.kv_memory) +
+                          ", and a block of " + std::to_string(kernels::kBlockPositions) + " positions takes " +
+                          base::MemoryText(static_cast<uint64_t>(block_bytes)),
+                      "give more, or leave it out");
+    }
+    return static_cast<int32_t>(std::min<int64_t>(bytes / block_bytes, INT32_MAX));
+  }
+  const double free = static_cast<double>(base::FreeNow().own) / static_cast<double>(block_bytes);
+  const auto text = static_cast<double>(BlocksOf(loaded.weights.config.max_positions + int64_t{kMaxRows}));
+  const double share = std::max(kMemoryShare * free, std::min(kMostMemoryShare * free, text));
+  return static_cast<int32_t>(std::clamp<double>(share, 1, static_cast<double>(kMostTexts) * text));
+}
+
+size_t CommonLength(std::span<const int32_t> a, std::span<const int32_t> b) {
+  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+}  // namespace
+
+Core::Core(LoadedModel& loaded)
+    : loaded_(&loaded),
+      pool_(loaded.kv_shape, BlocksInPool(loaded)),
+      stepper_({.decoder = loaded.decoder.get(),
+                .pool = loaded.pool.get(),
+                .drafter = &loaded.proposer(),
+                .blocks = &pool_,
+                .base_layers = loaded.base_layers(),
+                .model = loaded.options.model}),
+      no_tree_{.name = "none", .choices = "[]", .shape = std::make_shared<draft::StaticTree>(tree::Topology())} {}
+
+// Whoever waits for a result would wait for ever.
+Core::~Core() = default;
+
+TreePlan Core::PlanFor(const GenerationRequest& request) const {
+  if (loaded_->trees && request.use_drafter) return loaded_->trees->For(request);
+  if (!request.tree.empty() && !loaded_->drafter) throw TreeWithoutHeads();
+  return no_tree_;
+}
+
+int32_t Core::TreeRows(const GenerationRequest& request, const TreePlan& tree) const {
+  if (!request.use_drafter) return 1;
+  const int32_t most = request.max_nodes > 0 ? std::min(kMaxRows, 1 + request.max_nodes) : kMaxRows;
+  return std::min(most, std::max(tree.max_rows(), 1 + loaded_->proposer().MostNodes(request)));
+}
+
+// Its prompt and reply, and one tree beyond.
+int64_t Core::MostSlots(const GenerationRequest& request, const TreePlan& tree) const {
+  const int64_t tokens = static_cast<int64_t>(request.prompt_ids.size()) + request.stop.max_tokens;
+  return std::min<int64_t>(tokens, loaded_->weights.config.max_positions) + TreeRows(request, tree);
+}
+
+void Core::CheckFits(const GenerationRequest& request, int64_t slots) const {
+  if (slots <= max_positions()) return;
+  const std::string why = loaded_->options.kv_memory == 0 ? ", by what was free when the model was loaded" : "";
+  throw UserError("the prompt of " + std::to_string(request.prompt_ids.size()) + " tokens and a reply of " +
+                      std::to_string(request.stop.max_tokens) + " may come to " + std::to_string(slots) +
+                      " positions with a tree, and the KV cache has room for " + std::to_string(max_positions()) +
+                      " (" + base::MemoryText(kv_bytes()) + why + ")",
+                  "ask for fewer tokens, or give the KV cache more memory (EngineOptions::kv_memory)");
+}
+
+sequence::SequenceSetup Core::SetupFor(const GenerationRequest& request, RequestId id) const {
+  const LoadedModel& loaded = *loaded_;
+  sequence::SequenceSetup setup;
+  setup.tokenizer = loaded.tokenizer.get();
+  setup.drafter = request.use_drafter ? &loaded_->proposer() : nullptr;
+  setup.pool = const_cast<kv::BlockPool*>(&pool_);
+  setup.kernels = loaded.queue.table;
+  setup.vocab_size = loaded.info.vocab_size;
+  setup.max_positions = loaded.info.max_positions;
+  setup.base_layers = loaded.base_layers();
+  setup.eos_token_ids = loaded.info.eos_token_ids;
+  const std::vector<int32_t>& more = request.stop.eos_token_ids;
+  setup.eos_token_ids.insert(setup.eos_token_ids.end(), more.begin(), more.end());
+  // A scope of its own finds what it computed before it was preempted.
+  setup.cache_scope = request.cache_scope.empty() ? "request " + std::to_string(id) : "scope " + request.cache_scope;
+  return setup;
+}
+
+RequestId Core::Submit(GenerationRequest request, RequestCallbacks callbacks) {
+  ValidateRequest(request);
+  CheckPrompt(*loaded_, request.prompt_ids);
+  if (!request.stop.stop.empty() && !loaded_->tokenizer) {
+    throw UserError("stop strings need a tokenizer, and " + loaded_->options.model + " has none");
+  }
+  auto task = std::make_unique<Task>();
+  task->tree = PlanFor(request);
+  CheckFits(request, MostSlots(request, task->tree));
+  task->callbacks = std::move(callbacks);
+  const std::lock_guard lock(mutex_);
+  const RequestId id = ++last_id_;
+  task->sequence = std::make_unique<sequence::Sequence>(request, SetupFor(request, id));
+  open_.emplace(id, task.get());
+  incoming_.emplace(id, std::move(task));
+  return id;
+}
+
+bool Core::Cancel(RequestId id) {
+  const std::lock_guard lock(mutex_);
+  const auto task = open_.find(id);
+  if (task == open_.end()) return false;
+  task->second->is_cancelled = true;
+  return true;
+}
+
+bool Core::Step() {
+  TakeIncoming();
+  FinishEnded();
+  if (tasks_.empty()) return false;
+  const Plan plan = Schedule(States(), {.max_rows = kMaxRows,
+                                        .prompt_rows = loaded_->options.prefill_chunk,
+                                        .max_running = loaded_->options.max_running,
+                                        .num_blocks = pool_.num_blocks(),
+                                        .num_free = pool_.num_free(),
+                                        .may_preempt = loaded_->options.may_preempt});
+  Change(plan);
+  std::vector<Part> parts = PartsOf(plan);
+  Run(parts);
+  FinishEnded();
+  return !tasks_.empty();
+}
+
+void Core::TakeIncoming() {
+  const std::lock_guard lock(mutex_);
+  tasks_.merge(incoming_);
+  for (const auto& [id, task] : tasks_) {
+    if (task->is_cancelled) task->sequence->Cancel();
+  }
+}
+
+// Whether another one is computing the beginning of its prompt, or will before it: it waits for that, and then finds
+// it.
+bool Core::IsHeld(RequestId id, const Task& task) const {
+  const GenerationRequest& request = task.sequence->request();
+  if (task.is_running || request.cache_scope.empty()) return false;
+  for (const auto& [other_id, other] : tasks_) {
+    const sequence::Sequence& ahead = *other->sequence;
+    if (other_id == id || (other_id > id && !other->is_running) || ahead.num_left() == 0) continue;
+    if (ahead.request().cache_scope != request.cache_scope) continue;
+    const size_t common = CommonLength(request.prompt_ids, ahead.request().prompt_ids);
+    const auto blocks = static_cast<int32_t>(common / kernels::kBlockPositions);
+    if (blocks * kernels::kBlockPositions > ahead.table().length()) return true;
+  }
+  return false;
+}
+
+std::vector<RequestState> Core::States() const {
+  std::vector<RequestState> states;
+  for (const auto& [id, task] : tasks_) {
+    const sequence::Sequence& sequence = *task->sequence;
+    const GenerationRequest& request = sequence.request();
+    states.push_back({.id = id,
+                      .is_running = task->is_running,
+                      .is_held = IsHeld(id, *task),
+                      .num_left = sequence.num_left(),
+                      .tree_rows = TreeRows(request, task->tree),
+                      .length = sequence.table().length(),
+                      .num_blocks = sequence.table().num_blocks(),
+                      .most_slots = static_cast<int32_t>(MostSlots(request, task->tree)),
+                      .last_step = task->last_step});
+  }
+  return states;
+}
+
+void Core::Change(const Plan& plan) {
+  ++step_;
+  for (const RequestId id : plan.preempted) {
+    Task& task = *tasks_.at(id);
+    task.sequence->Release();
+    task.is_running = false;
+    ++task.num_preempted;
+  }
+  for (const RequestId id : plan.admitted) {
+    Task& task = *tasks_.at(id);
+    const int32_t reused = task.sequence->Start();
+    if (task.num_preempted == 0) task.num_reused = reused;
+    task.is_running = true;
+    task.last_step = step_;
+  }
+}
+
+// What the scheduler has given out. What an admitted request found in the pool needs no rows.
+std::vector<Part> Core::PartsOf(const Plan& plan) {
+  std::vector<Part> parts;
+  for (const Work& work : plan.work) {
+    Task& task = *tasks_.at(work.id);
+    const int32_t rows = std::min(work.prompt_rows, task.sequence->num_left());
+    const bool goes_on = rows > 0 && task.last_step != step_;  // with its prompt
+    task.last_step = step_;
+    if (goes_on && task.sequence->output().empty()) {
+      Ask(task);
+      if (task.error || task.sequence->finished()) continue;
+    }
+    parts.push_back({.sequence = task.sequence.get(),
+                     .prompt_rows = rows,
+                     .tree_rows = work.tree_rows,
+                     .shape = task.tree.shape.get(),
+                     .auto_trees = task.tree.auto_trees});
+  }
+  return parts;
+}
+
+void Core::Run(std::vector<Part>& parts) {
+  if (parts.empty()) return;
+  try {
+    stepper_.Step(parts);
+  } catch (const Stopped&) {  // in the middle of a forward pass, of which nothing counts
+    for (const auto& [id, task] : tasks_) task->sequence->Cancel();
+    return;
+  } catch (...) {
+    for (const auto& [id, task] : tasks_) task->error = std::current_exception();
+    return;
+  }
+  std::map<const sequence::Sequence*, Part*> by_sequence;
+  for (Part& part : parts) by_sequence.emplace(part.sequence, &part);
+  for (const auto& [id, task] : tasks_) {
+    const auto found = by_sequence.find(task->sequence.get());
+    if (found == by_sequence.end()) continue;
+    task->error = found->second->error;
+    if (task->error) continue;
+    if (found->second->prompt_rows == 0) task->kind = stepper_.kind();
+    task->sequence->Publish();
+    if (!task->sequence->output().empty()) Emit(*task);
+  }
+}
+
+// What a callback throws ends its own request.
+void Core::Emit(Task& task) {
+  try {
+    task.sequence->Emit(task.callbacks.on_emit);
+  } catch (...) {
+    task.error = std::current_exception();
+  }
+}
+
+// Between the parts of a prompt.
+void Core::Ask(Task& task) {
+  try {
+    if (task.callbacks.on_emit && !task.callbacks.on_emit({})) task.sequence->Cancel();
+  } catch (...) {
+    task.error = std::current_exception();
+  }
+}
+
+void Core::FinishEnded() {
+  for (auto at = tasks_.begin(); at != tasks_.end();) {
+    Task& task = *at->second;
+    if (!task.error && !task.sequence->finished()) {
+      ++at;
+      continue;
+    }
+    const std::unique_ptr<Task> ended = std::move(at->second);
+    {
+      const std::lock_guard lock(mutex_);
+      open_.erase(at->first);
+    }
+    at = tasks_.erase(at);
+    GenerationResult result = ResultOf(*ended);
+    ended->sequence->Release();
+    if (ended->callbacks.on_done) ended->callbacks.on_done(std::move(result));
+  }
+}
+
+GenerationResult Core::ResultOf(Task& task) const {
+  TreeReport report = ReportOf(task);
+  GenerationResult result = task.sequence->TakeResult();
+  result.tree = std::move(report);
+  result.num_reused = task.num_reused;
+  result.num_preempted = task.num_preempted;
+  if (task.tree.auto_trees != nullptr && tasks_.empty()) {
+    task.tree.auto_trees->Save();
+    result.tree.problem = task.tree.auto_trees->problem();
+  }
+  if (task.error) {
+    result.finish_reason = FinishReason::kError;
+    result.error = task.error;
+  }
+  return result;
+}
+
+TreeReport Core::ReportOf(const Task& task) const {
+  const GenerationRequest& request = task.sequence->request();
+  if (!request.use_drafter || !loaded_->drafter) return {};
+  TreeReport report;
+  if (task.tree.auto_trees != nullptr) {
+    report = task.tree.auto_trees->Report(task.kind, task.sequence->tree_steps());
+  } else {
+    report.chosen.name = task.tree.name;
+    report.chosen.choices = task.tree.choices;
+    report.chosen.nodes = task.tree.max_rows() - 1;
+    report.chosen.steps = static_cast<int64_t>(task.sequence->num_steps());
+  }
+  report.most_nodes = task.tree.max_rows() - 1;
+  return report;
+}
+
+}  // namespace hydrant::engine

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine behind engine.h: requests come in, steps are taken, results go out.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/loaded_model.h"
+#include "engine/scheduler.h"
+#include "engine/step.h"
+#include "engine/trees.h"
+#include "hydrant/engine.h"
+#include "kv/kv_cache.h"
+#include "sequence/sequence.h"
+
+namespace hydrant::engine {
+
+class Core {
+ public:
+  explicit Core(LoadedModel& loaded);
+  ~Core();
+
+  // From any thread. Throws UserError for a request that can never run.
+  RequestId Submit(GenerationRequest request, RequestCallbacks callbacks);
+  bool Cancel(RequestId id);
+  // One thread at a time. False where nothing is left.
+  bool Step();
+
+  // What the pool has room for.
+  int32_t max_positions() const { return pool_.num_blocks() * kernels::kBlockPositions; }
+  uint64_t kv_bytes() const { return pool_.num_bytes(); }
+
+ private:
+  struct Task {
+    RequestCallbacks callbacks;
+    TreePlan tree;
+    StepKind kind;  // of its last step
+    std::unique_ptr<sequence::Sequence> sequence;
+    bool is_running = false;
+    int64_t last_step = -1;
+    int32_t num_preempted = 0, num_reused = 0;
+    std::exception_ptr error = nullptr;
+    std::atomic<bool> is_cancelled = false;
+  };
+  using Tasks = std::map<RequestId, std::unique_ptr<Task>>;
+
+  TreePlan PlanFor(const GenerationRequest& request) const;
+  int32_t TreeRows(const GenerationRequest& request, const TreePlan& tree) const;
+  int64_t MostSlots(const GenerationRequest& request, const TreePlan& tree) const;
+  void CheckFits(const GenerationRequest& request, int64_t slots) const;
+  sequence::SequenceSetup SetupFor(const GenerationRequest& request, RequestId id) const;
+
+  void TakeIncoming();
+  bool IsHeld(RequestId id, const Task& task) const;
+  std::vector<RequestState> States() const;
+  void Change(const Plan& plan);
+  std::vector<Part> PartsOf(const Plan& plan);
+  void Run(std::vector<Part>& parts);
+  static void Emit(Task& task);
+  static void Ask(Task& task);
+  void FinishEnded();
+  GenerationResult ResultOf(Task& task) const;
+  TreeReport ReportOf(const Task& task) const;
+
+  LoadedModel* loaded_;
+  kv::BlockPool pool_;
+  Stepper stepper_;
+  TreePlan no_tree_;  // where there is no drafter that fills one
+  Tasks tasks_;       // by arrival
+  int64_t step_ = 0;
+
+  std::mutex mutex_;  // of the two below
+  RequestId last_id_ = 0;
+  Tasks incoming_;
+  std::map<RequestId, Task*> open_;  // submitted and not ended: what Cancel may reach
+};
+
+}  // namespace hydrant::engine

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "kernels/attention_arguments.h"
+
+namespace hydrant::engine {
+namespace {
+
+// One call.
+class Scheduling {
+ public:
+  Scheduling(std::span<const RequestState> requests, const SchedulerLimits& limits)
+      : limits_(limits), requests_(requests.begin(), requests.end()), free_(limits.num_free), rows_(limits.max_rows) {}
+
+  Plan Run() {
+    MakeRoom();
+    Admit();
+    ShareRows();
+    return std::move(plan_);
+  }
+
+ private:
+  // Blocks that a request may need on top of what it holds, for its next step: a chunk of its prompt, or a tree. (One
+  // more than slots say: the block that holds `length` may have to be copied.)
+  int32_t NeedOf(const RequestState& request) const {
+    const int32_t rows = request.num_left > 0 ? std::min(request.num_left, limits_.prompt_rows) : request.tree_rows;
+    return std::max(0, BlocksOf(int64_t{request.length} + rows) - request.num_blocks) + 1;
+  }
+
+  // Preempts the youngest until the others' next steps fit.
+  void MakeRoom() {
+    int64_t need = 0;
+    for (const RequestState& request : requests_) need += request.is_running ? NeedOf(request) : 0;
+    for (size_t i = requests_.size(); i-- > 0 && limits_.may_preempt && need > free_;) {
+      RequestState& request = requests_[i];
+      const bool is_last = std::ranges::count_if(requests_, &RequestState::is_running) == 1;
+      if (!request.is_running || is_last) continue;
+      need -= NeedOf(request);
+      free_ += request.num_blocks;
+      plan_.preempted.push_back(request.id);
+      request.is_running = false;
+    }
+    free_ -= static_cast<int32_t>(std::min<int64_t>(need, free_));
+  }
+
+  // Blocks that must be there for a waiting request: for what is known of it and one step; or, where nobody may be
+  // preempted, for all that it may come to.
+  int32_t AdmissionNeed(const RequestState& request) const {
+    if (!limits_.may_preempt) return BlocksOf(request.most_slots);
+    const int64_t slots = int64_t{request.length} + request.num_left + request.tree_rows;
+    return BlocksOf(std::min<int64_t>(slots, request.most_slots)) + 1;
+  }
+
+  // Blocks that running requests have been promised but do not hold yet.
+  int64_t Promised() const {
+    int64_t promised = 0;
+    for (const RequestState& request : requests_) {
+      if (request.is_running) promised += std::max(0, BlocksOf(request.most_slots) - request.num_blocks);
+    }
+    return promised;
+  }
+
+  void Admit() {
+    if (!plan_.preempted.empty()) return;  // it would be preempted next
+    int64_t running = std::ranges::count_if(requests_, &RequestState::is_running);
+    int64_t free = limits_.may_preempt ? free_ : limits_.num_free - Promised();
+    for (RequestState& request : requests_) {
+      if (request.is_running || request.is_held) continue;
+      const int32_t need = AdmissionNeed(request);
+      // One alone may have everything.
+      if (running >= limits_.max_running || (need > free && running > 0)) return;
+      free -= need;
+      ++running;
+      request.is_running = true;
+      request.last_step = std::numeric_limits<int64_t>::max();  // after those that run already
+      plan_.admitted.push_back(request.id);
+    }
+  }
+
+  void ShareRows() {
+    std::vector<const RequestState*> order;
+    for (const RequestState& request : requests_) {
+      if (request.is_running) order.push_back(&request);
+    }
+    std::ranges::stable_sort(order, {}, &RequestState::last_step);
+    int32_t prompt_rows = limits_.prompt_rows;
+    for (const RequestState* request : order) {
+      if (request->num_left > 0) {
+        const int32_t rows = std::min({request->num_left, prompt_rows, rows_});
+        if (rows <= 0) continue;
+        prompt_rows -= rows;
+        rows_ -= rows;
+        plan_.work.push_back({.id = request->id, .prompt_rows = rows});
+      } else if (std::min(request->tree_rows, limits_.max_rows) <= rows_) {
+        const int32_t rows = std::min(request->tree_rows, limits_.max_rows);
+        rows_ -= rows;
+        plan_.work.push_back({.id = request->id, .tree_rows = rows});
+      }
+    }
+  }
+
+  SchedulerLimits limits_;
+  std::vector<RequestState> requests_;
+  int32_t free_;  // blocks that nobody's next step needs
+  int32_t rows_;  // that nobody has yet
+  Plan plan_;
+};
+
+}  // namespace
+
+int32_t BlocksOf(int64_t slots) {
+  return static_cast<int32_t>((slots + kernels::kBlockPositions - 1) / kernels::kBlockPositions);
+}
+
+Plan Schedule(std::span<const RequestState> requests, const SchedulerLimits& limits) {
+  return Scheduling(requests, limits).Run();
+}
+
+}  // namespace hydrant::engine

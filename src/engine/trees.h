@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the name of a tree to what a request drafts.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "draft/static_tree.h"
+#include "engine/auto_trees.h"
+#include "hydrant/engine.h"
+#include "hydrant/error.h"
+
+namespace hydrant::engine {
+
+struct LoadedModel;
+
+// What one request drafts: a shape, or what AutoTrees chooses step by step.
+struct TreePlan {
+  std::string name;     // "auto", preset name, file name or "custom"
+  std::string choices;  // its paths as a JSON list; "[]" for auto
+  std::shared_ptr<draft::StaticTree> shape;
+  AutoTrees* auto_trees = nullptr;  // set: it chooses, and `shape` is not used
+
+  int32_t max_rows() const;  // of its largest tree, the root included
+  int32_t max_depth() const;
+};
+
+// The trees of one model with its heads.
+class Trees {
+ public:
+  // Reads the default trees. Throws UserError for ones that do not fit; `loaded` gets warnings.
+  explicit Trees(LoadedModel& loaded);
+
+  // What a request drafts by GenerationRequest::tree, or where that is empty by EngineOptions::tree. Throws UserError
+  // for a tree that cannot be read or does not fit, and for auto under typical acceptance, whose text would depend on
+  // time. From any thread.
+  TreePlan For(const GenerationRequest& request) const;
+
+  AutoTrees& auto_trees() { return *auto_trees_; }
+
+ private:
+  TreePlan Fixed(tree::NamedTopology tree, const std::string& where) const;
+
+  tree::Limits limits_;
+  std::string named_;  // EngineOptions::tree
+  TreePlan default_;   // of typical acceptance, where none is named
+  std::unique_ptr<AutoTrees> auto_trees_;
+};
+
+UserError TreeWithoutHeads();
+
+}  // namespace hydrant::engine

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many requests on one engine: what they share (steps, blocks, a common beginning) never shows in their texts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "engine/loaded_model.h"
+#include "tests/lossless_util.h"
+
+namespace hydrant::test {
+namespace {
+
+using testing::HasSubstr;
+using Tokens = std::vector<int32_t>;
+
+EngineOptions Options() {
+  EngineOptions options;
+  options.model = Golden("base_mha");
+  options.draft = Golden("hydra/prefix_mlp_k2_l1");
+  options.tree = "[[0],[1],[0,0]]";
+  options.load_tokenizer = false;
+  return options;
+}
+
+// Bytes of so many blocks of keys and values.
+uint64_t BytesOfBlocks(const EngineOptions& options, int32_t blocks) {
+  const EngineInfo info = Engine(options).info();
+  return info.kv_memory / static_cast<uint64_t>(info.kv_positions / kernels::kBlockPositions) *
+         static_cast<uint64_t>(blocks);
+}
+
+// A text of `length` tokens that begins like all others of its family.
+Tokens PromptOf(int32_t length, int32_t family = 0) {
+  Tokens prompt;
+  std::mt19937 random(static_cast<uint32_t>(family));
+  for (int32_t i = 0; i < length; ++i) prompt.push_back(3 + static_cast<int32_t>(random() % 500));
+  return prompt;
+}
+
+GenerationRequest RequestOf(Tokens prompt, int32_t max_tokens, float temperature = 0) {
+  GenerationRequest request;
+  request.prompt_ids = std::move(prompt);
+  request.stop = {.max_tokens = max_tokens, .ignore_eos = true, .stop = {}};
+  request.sampling.temperature = temperature;
+  request.sampling.seed = 7;
+  return request;
+}
+
+// What an engine gives that has room for everything, alone.
+Tokens Alone(const GenerationRequest& request) {
+  static Engine engine(Options());
+  GenerationRequest alone = request;
+  alone.cache_scope.clear();
+  return engine.Generate(alone).token_ids;
+}
+
+// A submitted request and what was heard of it.
+struct Heard {
+  GenerationRequest request;
+  RequestId id = 0;
+  Tokens emitted = {};
+  int num_calls = 0;
+  std::optional<GenerationResult> result = {};
+};
+
+void Submit(Engine& engine, Heard& heard) {
+  heard.id = engine.Submit(heard.request, {.on_emit =
+                                               [&heard](const Emission& emission) {
+                                                 ++heard.num_calls;
+                                                 heard.emitted.insert(heard.emitted.end(), emission.token_ids.begin(),
+                                                                      emission.token_ids.end());
+                                                 return true;
+                                               },
+                                           .on_done =
+                                               [&heard](GenerationResult result) {
+                                                 EXPECT_FALSE(heard.result) << "done twice";
+                                                 heard.result = std::move(result);
+                                               }});
+}
+
+std::string MessageOf(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& what) {
+    return what.what();
+  }
+}
+
+TEST(Scheduling, AFullPoolPreemptsOrLetsWaitAndRefusesWhatCanNeverRun) {
+  for (const bool may_preempt : {true, false}) {
+    EngineOptions options = Options();
+    options.kv_memory = BytesOfBlocks(options, 9);
+    options.may_preempt = may_preempt;
+    Engine engine(options);
+    EXPECT_EQ(engine.info().kv_positions, 9 * 32);
+    std::vector<GenerationRequest> requests;
+    for (int32_t i = 0; i < 6; ++i) {
+      requests.push_back(RequestOf(PromptOf(20 + 7 * i, i), 90, i % 2 == 0 ? 0.0F : 0.8F));
+    }
+    requests.push_back(RequestOf(PromptOf(20), 300));  // more than there is
+    const std::vector<GenerationResult> results = engine.GenerateBatch(requests);
+    int32_t preempted = 0;
+    for (size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(results[i].token_ids, Alone(requests[i])) << i;
+      EXPECT_EQ(results[i].finish_reason, FinishReason::kLength);
+      preempted += results[i].num_preempted;
+    }
+    EXPECT_EQ(preempted > 0, may_preempt);
+    EXPECT_EQ(results[6].finish_reason, FinishReason::kError);
+    EXPECT_THAT(MessageOf(results[6].error), HasSubstr("room for 288"));
+    EXPECT_THROW(engine.Generate(requests[6]), UserError);
+  }
+}
+
+TEST(Scheduling, APromptsChunksShareStepsWithTrees) {
+  EngineOptions options = Options();
+  options.prefill_chunk = 8;
+  Engine engine(options);
+  Heard first{.request = RequestOf(PromptOf(10), 100)}, second{.request = RequestOf(PromptOf(80, 1), 20)};
+  Submit(engine, first);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(engine.Step());
+  const size_t before = first.emitted.size();
+  Submit(engine, second);
+  int steps = 0;
+  while (second.emitted.empty()) {
+    EXPECT_TRUE(engine.Step());
+    ++steps;
+  }
+  EXPECT_EQ(steps, 10);  // of eight rows each
+  EXPECT_GE(first.emitted.size(), before + 10) << "the first went on meanwhile";
+  EXPECT_EQ(second.num_calls, 10) << "asked between the parts of its prompt";
+  while (engine.Step()) {
+  }
+  for (const Heard* heard : {&first, &second}) {
+    ASSERT_TRUE(heard->result);
+    EXPECT_EQ(heard->result->token_ids, Alone(heard->request));
+    EXPECT_EQ(heard->emitted, heard->result->token_ids);
+  }
+  EXPECT_FALSE(engine.Step());
+}
+
+// A NaN in the embedding of token 77.
+std::unique_ptr<engine::LoadedModel> WithNan() {
+  std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(Options());
+  TensorView& embedding = loaded->weights.embedding;
+  const auto copy = std::make_shared<std::vector<uint8_t>>(embedding.data, embedding.data + embedding.num_bytes());
+  const size_t row = copy->size() / static_cast<size_t>(embedding.shape[0]);
+  std::memset(copy->data() + 77 * row, 0xff, row);
+  embedding.data = copy->data();
+  embedding.owner = copy;
+  return loaded;
+}
+
+TEST(Scheduling, WhatGoesWrongWithOneRequestStaysWithIt) {
+  Engine engine(WithNan());
+  std::vector<Heard> heard(5);
+  for (int32_t i = 0; i < 5; ++i) {
+    Tokens prompt = PromptOf(15 + i, 20 + i);
+    std::ranges::replace(prompt, 77, 78);
+    if (i == 1) prompt.back() = 77;
+    heard[static_cast<size_t>(i)].request = RequestOf(std::move(prompt), 50);
+  }
+  for (size_t i = 0; i < 5; ++i) {
+    if (i != 3) Submit(engine, heard[i]);
+  }
+  engine.Submit(heard[3].request, {.on_emit = [](const Emission&) -> bool { throw std::runtime_error("mine"); },
+                                   .on_done = [&](GenerationResult done) { heard[3].result = std::move(done); }});
+  while (engine.Step()) {
+  }
+  for (size_t i = 0; i < 5; ++i) {
+    ASSERT_TRUE(heard[i].result) << i;
+    EXPECT_EQ(heard[i].result->error != nullptr, i == 1 || i == 3) << i;
+    if (!heard[i].result->error) {
+      EXPECT_EQ(heard[i].result->token_ids, Alone(heard[i].request)) << i;
+    }
+  }
+  EXPECT_THAT(MessageOf(heard[1].result->error), HasSubstr("NaN"));
+  EXPECT_EQ(MessageOf(heard[3].result->error), "mine");
+  EXPECT_THROW(engine.Generate(heard[1].request), UserError);
+  EXPECT_EQ(engine.Generate(heard[0].request).token_ids, Alone(heard[0].request));
+}
+
+TEST(Scheduling, ARequestCanBeCancelledInEveryPhase) {
+  EngineOptions options = Options();
+  options.prefill_chunk = 8;
+  options.max_running = 2;
+  options.kv_memory = BytesOfBlocks(options, 16);
+  Engine engine(options);
+  std::vector<Heard> heard(3);
+  heard[0].request = RequestOf(PromptOf(10), 100);     // decodes
+  heard[1].request = RequestOf(PromptOf(100, 1), 20);  // is at its prompt
+  heard[2].request = RequestOf(PromptOf(10, 2), 20);   // waits
+  for (Heard& each : heard) Submit(engine, each);
+  for (int i = 0; i < 5; ++i) engine.Step();
+  EXPECT_FALSE(heard[0].emitted.empty());
+  EXPECT_TRUE(heard[1].emitted.empty());
+  for (Heard& each : heard) {
+    EXPECT_FALSE(each.result);
+    EXPECT_TRUE(engine.Cancel(each.id));
+    EXPECT_TRUE(engine.Cancel(each.id)) << "twice is no harm";
+  }
+  EXPECT_FALSE(engine.Step());
+  for (Heard& each : heard) {
+    ASSERT_TRUE(each.result);
+    EXPECT_EQ(each.result->finish_reason, FinishReason::kCancelled);
+    EXPECT_FALSE(engine.Cancel(each.id)) << "it has ended";
+    EXPECT_EQ(each.result->token_ids, each.emitted);
+    Tokens whole = Alone(each.request);
+    whole.resize(each.emitted.size());
+    EXPECT_EQ(each.emitted, whole);
+  }
+  EXPECT_FALSE(engine.Cancel(12345));
+  // Before its first step, and from within a callback.
+  Heard early{.request = RequestOf(PromptOf(10), 20)};
+  Submit(engine, early);
+  engine.Cancel(early.id);
+  engine.Step();
+  EXPECT_EQ(early.result->finish_reason, FinishReason::kCancelled);
+  RequestId id = 0;
+  std::optional<GenerationResult> within;
+  id =
+      engine.Submit(RequestOf(PromptOf(10), 50), {.on_emit = [&](const Emission&) { return engine.Cancel(id); },
+                                                  .on_done = [&](GenerationResult done) { within = std::move(done); }});
+  while (engine.Step()) {
+  }
+  EXPECT_EQ(within->finish_reason, FinishReason::kCancelled);
+  EXPECT_LT(within->token_ids.size(), 10U);
+  // All blocks are free again.
+  const GenerationRequest large = RequestOf(PromptOf(10), 16 * 32 - 20);
+  EXPECT_EQ(engine.Generate(large).token_ids, Alone(large));
+}
+
+TEST(Scheduling, RequestsOfOneScopeComputeACommonBeginningOnce) {
+  for (const char* heads : {"", "hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
+    SCOPED_TRACE(heads);
+    EngineOptions options = Options();
+    options.draft = *heads != 0 ? Golden(heads) : "";
+    options.tree = *heads != 0 ? "[[0],[1],[0,0]]" : "";
+    options.prefill_chunk = 16;
+    Engine engine(options);
+    GenerationRequest request = RequestOf(PromptOf(150), 40);
+    request.cache_scope = "mine";
+    const GenerationResult first = engine.Generate(request);
+    EXPECT_EQ(first.token_ids, Alone(request));
+    EXPECT_EQ(first.num_reused, 0);
+    const GenerationResult again = engine.Generate(request);
+    EXPECT_EQ(again.token_ids, first.token_ids);
+    EXPECT_EQ(again.num_reused, 128);
+    EXPECT_EQ(again.num_emitted, first.num_emitted) << "the drafter drafts the same";
+    // The next turn of a chat: what was said, and more.
+    GenerationRequest next = request;
+    next.prompt_ids.insert(next.prompt_ids.end(), first.token_ids.begin(), first.token_ids.end());
+    for (const int32_t token : {5, 9, 11}) next.prompt_ids.push_back(token);
+    const GenerationResult turn = engine.Generate(next);
+    EXPECT_EQ(turn.token_ids, Alone(next));
+    EXPECT_GE(turn.num_reused, 160);
+    // A prompt that is known as a whole, a multiple of blocks: its last row is computed all the same.
+    GenerationRequest whole = request;
+    whole.prompt_ids.resize(128);
+    const GenerationResult known = engine.Generate(whole);
+    EXPECT_EQ(known.token_ids, Alone(whole));
+    EXPECT_EQ(known.num_reused, 127);
+    EXPECT_EQ(engine.Generate(request).token_ids, first.token_ids) << "a shared block was written";
+    for (const char* scope : {"yours", ""}) {
+      GenerationRequest stranger = request;
+      stranger.cache_scope = scope;
+      EXPECT_EQ(engine.Generate(stranger).num_reused, 0);
+      EXPECT_EQ(engine.Generate(stranger).num_reused, *scope != 0 ? 128 : 0);
+    }
+  }
+}
+
+TEST(Scheduling, WhoComesWhileAPrefixIsComputedWaitsForIt) {
+  EngineOptions options = Options();
+  options.prefill_chunk = 16;
+  Engine engine(options);
+  std::vector<GenerationRequest> requests;
+  for (int32_t i = 0; i < 4; ++i) {
+    requests.push_back(RequestOf(PromptOf(100), 20));
+    requests.back().prompt_ids.push_back(10 + i);
+    requests.back().cache_scope = i < 3 ? "a" : "b";
+  }
+  const std::vector<GenerationResult> results = engine.GenerateBatch(requests);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(results[i].token_ids, Alone(requests[i])) << i;
+    EXPECT_EQ(results[i].num_reused, i == 1 || i == 2 ? 96 : 0) << i;
+  }
+}
+
+TEST(Scheduling, ARequestBoundsItsTrees) {
+  Engine engine(Options());
+  for (const char* tree : {"[[0],[1],[0,0]]", "auto"}) {
+    for (const int32_t nodes : {1, 2}) {
+      GenerationRequest request = RequestOf(PromptOf(20), 40);
+      request.tree = tree;
+      request.max_nodes = nodes;
+      request.lookup = {.max_tokens = 5, .min_match = 1};
+      const GenerationResult result = engine.Generate(request);
+      EXPECT_EQ(result.token_ids, Alone(request));
+      EXPECT_GT(result.num_drafted, 0);
+      EXPECT_LE(result.num_drafted, nodes * static_cast<int64_t>(result.num_emitted.size()));
+    }
+  }
+}
+
+// Each weight is read once for all sequences of a step, the prefix layer's too.
+TEST(Scheduling, EightEqualRequestsReadTheHeadsAsOftenAsOne) {
+  uint64_t bytes[2] = {};
+  for (const bool many : {false, true}) {
+    std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(Options());
+    const draft::Drafter& drafter = *loaded->drafter;
+    Engine engine(std::move(loaded));
+    const std::vector<GenerationRequest> requests(many ? 8 : 1, RequestOf(PromptOf(20), 40));
+    for (const GenerationResult& result : engine.GenerateBatch(requests)) {
+      EXPECT_EQ(result.token_ids, Alone(requests.front()));
+    }
+    bytes[many ? 1 : 0] = drafter.bytes_read();
+  }
+  EXPECT_GT(bytes[0], 0U);
+  EXPECT_EQ(bytes[1], bytes[0]);
+}
+
+// Requests arrive, are cancelled and end at random, in engines with little room.
+class RandomSchedule {
+ public:
+  explicit RandomSchedule(uint32_t seed) : random_(seed) {
+    static const uint64_t block = BytesOfBlocks(Options(), 1);
+    options_ = Options();
+    options_.kv_memory = block * (6 + Below(12));
+    options_.prefill_chunk = 1 + static_cast<int32_t>(Below(40));
+    options_.max_running = 1 + static_cast<int32_t>(Below(6));
+    options_.may_preempt = Below(4) > 0;
+    if (Below(3) == 0) options_.tree = "auto";
+  }
+
+  void Play() {
+    Engine engine(options_);
+    std::vector<std::unique_ptr<Heard>> all;
+    const size_t count = 3 + Below(6);
+    while (all.size() < count || std::ranges::any_of(all, [](const auto& heard) { return !heard->result; })) {
+      if (all.size() < count && Below(3) == 0) {
+        all.push_back(std::make_unique<Heard>(Heard{.request = Request()}));
+        Submit(engine, *all.back());
+      }
+      if (!all.empty() && Below(60) == 0) engine.Cancel(all[Below(all.size())]->id);
+      engine.Step();
+    }
+    for (const auto& heard : all) Check(*heard);
+  }
+  int32_t num_preempted = 0, num_reused = 0, num_cancelled = 0;
+
+ private:
+  size_t Below(size_t n) { return random_() % n; }
+
+  GenerationRequest Request() {
+    const auto length = static_cast<int32_t>(1 + Below(90));
+    GenerationRequest request = RequestOf(PromptOf(length, static_cast<int32_t>(Below(2))),
+                                          1 + static_cast<int32_t>(Below(60)), Below(2) == 0 ? 0.0F : 0.8F);
+    if (Below(2) == 0) request.cache_scope = "all";
+    if (Below(4) == 0) request.lookup = {.max_tokens = 4, .min_match = 2};
+    if (Below(5) == 0) request.use_drafter = false;
+    if (Below(5) == 0) request.tree = "[[0],[0,0],[1],[2]]";
+    return request;
+  }
+
+  void Check(const Heard& heard) {
+    const GenerationResult& result = *heard.result;
+    ASSERT_FALSE(result.error);
+    Tokens expected = Alone(heard.request);
+    if (result.finish_reason == FinishReason::kCancelled) {
+      ++num_cancelled;
+      expected.resize(result.token_ids.size());
+    }
+    EXPECT_EQ(result.token_ids, expected);
+    num_preempted += result.num_preempted;
+    num_reused += result.num_reused;
+  }
+
+  std::mt19937 random_;
+  EngineOptions options_;
+};
+
+TEST(Scheduling, TwoHundredRandomSchedulesGiveTheTextsOfOneByOne) {
+  int32_t preempted = 0, reused = 0, cancelled = 0;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomSchedule schedule(seed);
+    schedule.Play();
+    if (HasFatalFailure() || HasNonfatalFailure()) return;
+    preempted += schedule.num_preempted;
+    reused += schedule.num_reused;
+    cancelled += schedule.num_cancelled;
+  }
+  EXPECT_GT(preempted, 50);
+  EXPECT_GT(reused, 1000);
+  EXPECT_GT(cancelled, 20);
+}
+
+}  // namespace
+}  // namespace hydrant::test
