@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <fstream>
 #include <set>
 #include <string>
@@ -96,6 +97,25 @@ int CgroupCpus() {
   return limit;
 }
 
+// While it lives, threads that are started leave signals that ask the program to end to the others. A terminal that is
+// closed sends one, and then lets reads of it end: whoever reads has to hear of the signal first, and would not if a
+// worker were about to take it.
+class SignalsForOthers {
+ public:
+  SignalsForOthers() {
+    sigset_t ends;
+    sigemptyset(&ends);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
+    pthread_sigmask(SIG_BLOCK, &ends, &before_);
+  }
+  ~SignalsForOthers() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsForOthers(const SignalsForOthers&) = delete;
+  SignalsForOthers& operator=(const SignalsForOthers&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 }  // namespace
 
 ThreadPool::ThreadPool(int num_threads, bool pin) : num_threads_(num_threads) {
@@ -103,6 +123,7 @@ ThreadPool::ThreadPool(int num_threads, bool pin) : num_threads_(num_threads) {
   parts_ = std::make_unique<Part[]>(static_cast<size_t>(num_threads));
   const std::vector<int> cpus = AllowedCores().cpus;
   const bool can_pin = pin && static_cast<size_t>(num_threads) <= cpus.size();
+  const SignalsForOthers mask;
   try {
     workers_.reserve(static_cast<size_t>(num_threads) - 1);
     for (int i = 1; i < num_threads; ++i) {
