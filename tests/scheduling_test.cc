@@ -293,6 +293,48 @@ TEST(Scheduling, WhoComesWhileAPrefixIsComputedWaitsForIt) {
   }
 }
 
+TEST(Scheduling, WhatACallbackSubmitsIsRunToo) {
+  Engine engine(Options());
+  const GenerationRequest request = RequestOf(PromptOf(20), 10);
+  std::vector<Tokens> texts;
+  const auto keep = [&](const GenerationResult& done) { texts.push_back(done.token_ids); };
+  engine.Submit(request, {.on_done = [&](const GenerationResult& done) {
+                  keep(done);
+                  engine.Submit(request, {.on_done = [&](const GenerationResult& next) {
+                                  keep(next);
+                                  throw std::runtime_error("lost");
+                                }});
+                }});
+  while (engine.Step()) {
+  }
+  EXPECT_EQ(texts, (std::vector<Tokens>{Alone(request), Alone(request)}));
+  EngineOptions options = Options();
+  options.max_running = 0;
+  EXPECT_THROW(Engine{options}, UserError);
+}
+
+// Many that share a long beginning, in a pool that is too small for all: shared blocks are not free when one goes.
+TEST(Scheduling, SharersArePreemptedToo) {
+  EngineOptions options = Options();
+  options.kv_memory = BytesOfBlocks(options, 12);
+  options.prefill_chunk = 128;
+  Engine engine(options);
+  std::vector<GenerationRequest> requests;
+  for (int32_t i = 0; i < 6; ++i) {
+    requests.push_back(i == 0 ? RequestOf(PromptOf(200, 5), 20) : RequestOf(PromptOf(100), 60 + 10 * i));
+    if (i > 0) requests.back().cache_scope = "a";
+    requests.back().lookup = {.max_tokens = 40, .min_match = 1};
+  }
+  const std::vector<GenerationResult> results = engine.GenerateBatch(requests);
+  int32_t preempted = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_FALSE(results[i].error);
+    EXPECT_EQ(results[i].token_ids, Alone(requests[i])) << i;
+    preempted += results[i].num_preempted;
+  }
+  EXPECT_GT(preempted, 0);
+}
+
 TEST(Scheduling, ARequestBoundsItsTrees) {
   Engine engine(Options());
   for (const char* tree : {"[[0],[1],[0,0]]", "auto"}) {
@@ -332,7 +374,7 @@ class RandomSchedule {
   explicit RandomSchedule(uint32_t seed) : random_(seed) {
     static const uint64_t block = BytesOfBlocks(Options(), 1);
     options_ = Options();
-    options_.kv_memory = block * (6 + Below(12));
+    options_.kv_memory = block * (6 + Below(8));
     options_.prefill_chunk = 1 + static_cast<int32_t>(Below(40));
     options_.max_running = 1 + static_cast<int32_t>(Below(6));
     options_.may_preempt = Below(4) > 0;

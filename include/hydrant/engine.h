@@ -129,8 +129,9 @@ class Engine {
 
   // Takes a request; its steps are taken by Step, among those of all others. The text of a request hangs on nothing but
   // the request. Throws UserError (empty prompt, id out of range, prompt beyond the context, settings out of range, a
-  // tree that does not fit, more positions than the KV cache has).
-  RequestId Submit(GenerationRequest request, RequestCallbacks callbacks);
+  // tree that does not fit, more positions than the KV cache has). Nothing is heard of requests that are open when the
+  // engine goes.
+  RequestId Submit(const GenerationRequest& request, RequestCallbacks callbacks);
   // Ends a request before the next step, with what it has (FinishReason::kCancelled). False where it has ended.
   bool Cancel(RequestId id);
   // One forward pass: prompts and trees of as many requests as have room. False where nothing is left to do. All is

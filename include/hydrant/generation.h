@@ -196,7 +196,7 @@ using EmitCallback = std::function<bool(const Emission&)>;
 // Who hears of a submitted request. Both are called within Engine::Step.
 struct RequestCallbacks {
   EmitCallback on_emit = {};                                  // may be empty; what it throws ends the request
-  std::function<void(GenerationResult result)> on_done = {};  // exactly once, after all others; must not throw
+  std::function<void(GenerationResult result)> on_done = {};  // exactly once, after all others; what it throws is lost
 };
 
 }  // namespace hydrant

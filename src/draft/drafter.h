@@ -29,7 +29,7 @@ class DraftState {
 
 // A drafter's own layers of keys and values, in the blocks that hold the base model's for the same sequence: slot s of
 // every layer belongs to position s. Slots of committed positions are there; those beyond are the drafter's during
-// Propose, once it has reserved them.
+// Propose, once it has reserved them: as many as its budget has nodes, and one.
 struct DraftKv {
   kv::BlockTable* table = nullptr;
   int64_t first_layer = 0;

@@ -157,10 +157,14 @@ class Hydra : public Drafter {
                               .first_position = state.num_positions,
                               .blocks = input.kv.table->blocks(),
                               .last = &state.hidden});
-      state.num_positions += static_cast<int32_t>(input.tokens.size());
-      input.kv.table->AppendDrafted(static_cast<int32_t>(input.tokens.size()));
     }
-    if (!inputs.empty()) prefix_->Run(prefix_rows_, inputs.front().kv.layer(0));
+    if (inputs.empty()) return;
+    prefix_->Run(prefix_rows_, inputs.front().kv.layer(0));  // may be stopped: what comes after counts when it is done
+    for (const CommitInput& input : inputs) {
+      const auto count = static_cast<int32_t>(input.tokens.size());
+      static_cast<HydraState*>(input.state)->num_positions += count;
+      input.kv.table->AppendDrafted(count);
+    }
   }
 
   // Runs the heads level by level over all expanded nodes of all trees; `fill(expanded, row)` sets the tokens of that

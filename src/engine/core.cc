@@ -17,6 +17,9 @@ namespace {
 constexpr double kMemoryShare = 0.5, kMostMemoryShare = 0.9;
 constexpr int64_t kMostTexts = 16;
 
+// Waiting requests whose beginnings are compared with others' in one step; those behind them wait for the next.
+constexpr int32_t kMostCompared = 16;
+
 int32_t BlocksInPool(const LoadedModel& loaded) {
   const int64_t block_bytes = std::max<int64_t>(1, kv::BlockBytes(loaded.kv_shape));
   const auto bytes = static_cast<int64_t>(std::min<uint64_t>(loaded.options.kv_memory, INT64_MAX));
@@ -50,10 +53,16 @@ Core::Core(LoadedModel& loaded)
                 .blocks = &pool_,
                 .base_layers = loaded.base_layers(),
                 .model = loaded.options.model}),
-      no_tree_{.name = "none", .choices = "[]", .shape = std::make_shared<draft::StaticTree>(tree::Topology())} {}
+      no_tree_{.name = "none", .choices = "[]", .shape = std::make_shared<draft::StaticTree>(tree::Topology())} {
+  if (loaded.options.max_running < 1) {
+    throw UserError("EngineOptions::max_running is " + std::to_string(loaded.options.max_running) +
+                    ", expected 1 at least");
+  }
+}
 
-// Whoever waits for a result would wait for ever.
-Core::~Core() = default;
+Core::~Core() {
+  if (loaded_->trees && !tasks_.empty()) loaded_->trees->auto_trees().Save();
+}
 
 TreePlan Core::PlanFor(const GenerationRequest& request) const {
   if (loaded_->trees && request.use_drafter) return loaded_->trees->For(request);
@@ -97,11 +106,12 @@ sequence::SequenceSetup Core::SetupFor(const GenerationRequest& request, Request
   const std::vector<int32_t>& more = request.stop.eos_token_ids;
   setup.eos_token_ids.insert(setup.eos_token_ids.end(), more.begin(), more.end());
   // A scope of its own finds what it computed before it was preempted.
+  setup.shares_its_scope = !request.cache_scope.empty();
   setup.cache_scope = request.cache_scope.empty() ? "request " + std::to_string(id) : "scope " + request.cache_scope;
   return setup;
 }
 
-RequestId Core::Submit(GenerationRequest request, RequestCallbacks callbacks) {
+RequestId Core::Submit(const GenerationRequest& request, RequestCallbacks callbacks) {
   ValidateRequest(request);
   CheckPrompt(*loaded_, request.prompt_ids);
   if (!request.stop.stop.empty() && !loaded_->tokenizer) {
@@ -114,8 +124,8 @@ RequestId Core::Submit(GenerationRequest request, RequestCallbacks callbacks) {
   const std::lock_guard lock(mutex_);
   const RequestId id = ++last_id_;
   task->sequence = std::make_unique<sequence::Sequence>(request, SetupFor(request, id));
-  open_.emplace(id, task.get());
-  incoming_.emplace(id, std::move(task));
+  Task* const taken = incoming_.emplace(id, std::move(task)).first->second.get();
+  open_.emplace(id, taken);
   return id;
 }
 
@@ -130,7 +140,25 @@ bool Core::Cancel(RequestId id) {
 bool Core::Step() {
   TakeIncoming();
   FinishEnded();
-  if (tasks_.empty()) return false;
+  if (tasks_.empty()) return IsAnyOpen();
+  try {
+    RunStep();
+  } catch (const Stopped&) {  // in the middle of a forward pass, of which nothing counts
+    for (const auto& [id, task] : tasks_) task->sequence->Cancel();
+  } catch (...) {  // nobody's own: all hear of it, as nobody knows how far it went
+    for (const auto& [id, task] : tasks_) task->error = std::current_exception();
+  }
+  FinishEnded();
+  return IsAnyOpen();
+}
+
+// Also one that a callback has just submitted.
+bool Core::IsAnyOpen() {
+  const std::lock_guard lock(mutex_);
+  return !open_.empty();
+}
+
+void Core::RunStep() {
   const Plan plan = Schedule(States(), {.max_rows = kMaxRows,
                                         .prompt_rows = loaded_->options.prefill_chunk,
                                         .max_running = loaded_->options.max_running,
@@ -139,9 +167,22 @@ bool Core::Step() {
                                         .may_preempt = loaded_->options.may_preempt});
   Change(plan);
   std::vector<Part> parts = PartsOf(plan);
-  Run(parts);
-  FinishEnded();
-  return !tasks_.empty();
+  if (parts.empty()) return;
+  stepper_.Step(parts);
+  std::map<const sequence::Sequence*, const Part*> by_sequence;
+  for (const Part& part : parts) by_sequence.emplace(part.sequence, &part);
+  for (const auto& [id, task] : tasks_) {
+    const auto part = by_sequence.find(task->sequence.get());
+    if (part != by_sequence.end()) TakeOutcome(*task, *part->second);
+  }
+}
+
+void Core::TakeOutcome(Task& task, const Part& part) const {
+  task.error = part.error;
+  if (task.error) return;
+  if (part.prompt_rows == 0) task.kind = stepper_.kind();
+  task.sequence->Publish();
+  if (!task.sequence->output().empty()) Emit(task);
 }
 
 void Core::TakeIncoming() {
@@ -156,30 +197,35 @@ void Core::TakeIncoming() {
 // it.
 bool Core::IsHeld(RequestId id, const Task& task) const {
   const GenerationRequest& request = task.sequence->request();
-  if (task.is_running || request.cache_scope.empty()) return false;
   for (const auto& [other_id, other] : tasks_) {
     const sequence::Sequence& ahead = *other->sequence;
     if (other_id == id || (other_id > id && !other->is_running) || ahead.num_left() == 0) continue;
     if (ahead.request().cache_scope != request.cache_scope) continue;
     const size_t common = CommonLength(request.prompt_ids, ahead.request().prompt_ids);
     const auto blocks = static_cast<int32_t>(common / kernels::kBlockPositions);
-    if (blocks * kernels::kBlockPositions > ahead.table().length()) return true;
+    if (blocks * kernels::kBlockPositions <= ahead.table().length()) continue;
+    const std::span<const int32_t> beginning = std::span(request.prompt_ids).first(common);
+    if (pool_.NumKnown(task.sequence->cache_scope(), beginning) < blocks) return true;
   }
   return false;
 }
 
 std::vector<RequestState> Core::States() const {
   std::vector<RequestState> states;
+  int32_t scoped = 0;  // of those that wait
   for (const auto& [id, task] : tasks_) {
     const sequence::Sequence& sequence = *task->sequence;
     const GenerationRequest& request = sequence.request();
+    const bool may_be_held = !task->is_running && !request.cache_scope.empty();
     states.push_back({.id = id,
                       .is_running = task->is_running,
-                      .is_held = IsHeld(id, *task),
+                      .is_held = may_be_held && (++scoped > kMostCompared || IsHeld(id, *task)),
                       .num_left = sequence.num_left(),
                       .tree_rows = TreeRows(request, task->tree),
                       .length = sequence.table().length(),
                       .num_blocks = sequence.table().num_blocks(),
+                      .num_own = sequence.table().num_own(),
+                      .num_copies = sequence.table().num_copies(),
                       .most_slots = static_cast<int32_t>(MostSlots(request, task->tree)),
                       .last_step = task->last_step});
   }
@@ -224,30 +270,6 @@ std::vector<Part> Core::PartsOf(const Plan& plan) {
   return parts;
 }
 
-void Core::Run(std::vector<Part>& parts) {
-  if (parts.empty()) return;
-  try {
-    stepper_.Step(parts);
-  } catch (const Stopped&) {  // in the middle of a forward pass, of which nothing counts
-    for (const auto& [id, task] : tasks_) task->sequence->Cancel();
-    return;
-  } catch (...) {
-    for (const auto& [id, task] : tasks_) task->error = std::current_exception();
-    return;
-  }
-  std::map<const sequence::Sequence*, Part*> by_sequence;
-  for (Part& part : parts) by_sequence.emplace(part.sequence, &part);
-  for (const auto& [id, task] : tasks_) {
-    const auto found = by_sequence.find(task->sequence.get());
-    if (found == by_sequence.end()) continue;
-    task->error = found->second->error;
-    if (task->error) continue;
-    if (found->second->prompt_rows == 0) task->kind = stepper_.kind();
-    task->sequence->Publish();
-    if (!task->sequence->output().empty()) Emit(*task);
-  }
-}
-
 // What a callback throws ends its own request.
 void Core::Emit(Task& task) {
   try {
@@ -280,8 +302,11 @@ void Core::FinishEnded() {
     }
     at = tasks_.erase(at);
     GenerationResult result = ResultOf(*ended);
-    ended->sequence->Release();
-    if (ended->callbacks.on_done) ended->callbacks.on_done(std::move(result));
+    ended->sequence->End();
+    try {
+      if (ended->callbacks.on_done) ended->callbacks.on_done(std::move(result));
+    } catch (...) {  // it must not; others' results must go out all the same
+    }
   }
 }
 
@@ -291,9 +316,9 @@ GenerationResult Core::ResultOf(Task& task) const {
   result.tree = std::move(report);
   result.num_reused = task.num_reused;
   result.num_preempted = task.num_preempted;
-  if (task.tree.auto_trees != nullptr && tasks_.empty()) {
-    task.tree.auto_trees->Save();
-    result.tree.problem = task.tree.auto_trees->problem();
+  if (loaded_->trees && tasks_.empty()) {
+    loaded_->trees->auto_trees().Save();
+    if (task.tree.auto_trees != nullptr) result.tree.problem = loaded_->trees->auto_trees().problem();
   }
   if (task.error) {
     result.finish_reason = FinishReason::kError;

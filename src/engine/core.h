@@ -27,9 +27,9 @@ class Core {
   ~Core();
 
   // From any thread. Throws UserError for a request that can never run.
-  RequestId Submit(GenerationRequest request, RequestCallbacks callbacks);
+  RequestId Submit(const GenerationRequest& request, RequestCallbacks callbacks);
   bool Cancel(RequestId id);
-  // One thread at a time. False where nothing is left.
+  // One thread at a time. False where nothing is left. Throws nothing: what goes wrong is in the results.
   bool Step();
 
   // What the pool has room for.
@@ -56,12 +56,14 @@ class Core {
   void CheckFits(const GenerationRequest& request, int64_t slots) const;
   sequence::SequenceSetup SetupFor(const GenerationRequest& request, RequestId id) const;
 
+  bool IsAnyOpen();
   void TakeIncoming();
   bool IsHeld(RequestId id, const Task& task) const;
   std::vector<RequestState> States() const;
   void Change(const Plan& plan);
   std::vector<Part> PartsOf(const Plan& plan);
-  void Run(std::vector<Part>& parts);
+  void RunStep();
+  void TakeOutcome(Task& task, const Part& part) const;
   static void Emit(Task& task);
   static void Ask(Task& task);
   void FinishEnded();

@@ -120,8 +120,8 @@ std::vector<int32_t> Engine::EndOfReply(const std::string& template_name) const 
   return {id};
 }
 
-RequestId Engine::Submit(GenerationRequest request, RequestCallbacks callbacks) {
-  return impl_->core.Submit(std::move(request), std::move(callbacks));
+RequestId Engine::Submit(const GenerationRequest& request, RequestCallbacks callbacks) {
+  return impl_->core.Submit(request, std::move(callbacks));
 }
 
 bool Engine::Cancel(RequestId id) { return impl_->core.Cancel(id); }
@@ -151,7 +151,7 @@ std::vector<GenerationResult> Engine::GenerateBatch(std::span<const GenerationRe
                --open;
              }});
       ++open;
-    } catch (const UserError&) {
+    } catch (...) {  // others may have been taken, and refer to `results`
       results[i].finish_reason = FinishReason::kError;
       results[i].error = std::current_exception();
     }

@@ -24,23 +24,23 @@ class Scheduling {
   }
 
  private:
-  // Blocks that a request may need on top of what it holds, for its next step: a chunk of its prompt, or a tree. (One
-  // more than slots say: the block that holds `length` may have to be copied.)
+  // Blocks that a request may need on top of what it has, for its next step: a chunk of its prompt, or a tree.
   int32_t NeedOf(const RequestState& request) const {
     const int32_t rows = request.num_left > 0 ? std::min(request.num_left, limits_.prompt_rows) : request.tree_rows;
-    return std::max(0, BlocksOf(int64_t{request.length} + rows) - request.num_blocks) + 1;
+    return std::max(0, BlocksOf(int64_t{request.length} + rows) - request.num_blocks) + request.num_copies;
   }
 
   // Preempts the youngest until the others' next steps fit.
   void MakeRoom() {
     int64_t need = 0;
     for (const RequestState& request : requests_) need += request.is_running ? NeedOf(request) : 0;
-    for (size_t i = requests_.size(); i-- > 0 && limits_.may_preempt && need > free_;) {
+    int64_t running = std::ranges::count_if(requests_, &RequestState::is_running);
+    for (size_t i = requests_.size(); i-- > 0 && limits_.may_preempt && need > free_ && running > 1;) {
       RequestState& request = requests_[i];
-      const bool is_last = std::ranges::count_if(requests_, &RequestState::is_running) == 1;
-      if (!request.is_running || is_last) continue;
+      if (!request.is_running) continue;
+      --running;
       need -= NeedOf(request);
-      free_ += request.num_blocks;
+      free_ += request.num_own;  // less than it will be where two that share go together
       plan_.preempted.push_back(request.id);
       request.is_running = false;
     }
@@ -59,7 +59,8 @@ class Scheduling {
   int64_t Promised() const {
     int64_t promised = 0;
     for (const RequestState& request : requests_) {
-      if (request.is_running) promised += std::max(0, BlocksOf(request.most_slots) - request.num_blocks);
+      if (!request.is_running) continue;
+      promised += std::max(0, BlocksOf(request.most_slots) - request.num_blocks) + request.num_copies;
     }
     return promised;
   }

@@ -19,7 +19,9 @@ struct RequestState {
   int32_t num_left = 0;    // prompt rows that are still to be computed
   int32_t tree_rows = 1;   // most rows of a step when it decodes, the root included
   int32_t length = 0;      // positions committed
-  int32_t num_blocks = 0;  // held
+  int32_t num_blocks = 0;  // in its table
+  int32_t num_own = 0;     // of those, that nobody else uses: what it gives back
+  int32_t num_copies = 0;  // shared blocks that its next rows make it copy
   int32_t most_slots = 0;  // that it may come to use
   int64_t last_step = -1;  // that had work for it; -1: none yet
 };

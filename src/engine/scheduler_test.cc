@@ -22,6 +22,7 @@ RequestState Decoding(RequestId id, int32_t length, int64_t last_step = 0) {
           .tree_rows = 4,
           .length = length,
           .num_blocks = BlocksOf(length),
+          .num_own = BlocksOf(length),
           .most_slots = length + 64,
           .last_step = last_step};
 }
@@ -49,9 +50,21 @@ TEST(SchedulerTest, ATreeLargerThanAStepGetsWhatAStepHas) {
 
 TEST(SchedulerTest, WhereBlocksAreShortTheYoungestGivesItsBack) {
   const RequestState requests[] = {Decoding(1, 64), Decoding(2, 64), Decoding(3, 64)};
-  const Plan plan = Schedule(requests, {.num_blocks = 7, .num_free = 1});
+  const Plan plan = Schedule(requests, {.num_blocks = 6, .num_free = 0});
+  EXPECT_EQ(plan.preempted, (std::vector<RequestId>{3}));
+  EXPECT_EQ(plan.work, (std::vector<Work>{{.id = 1, .tree_rows = 4}, {.id = 2, .tree_rows = 4}}));
+}
+
+// Blocks that others use, too, are not free when one of their users goes; and copies need room.
+TEST(SchedulerTest, ASharedBlockIsNotGivenBackByOneOfItsUsers) {
+  RequestState requests[] = {Decoding(1, 64), Decoding(2, 64), Decoding(3, 64)};
+  requests[1].num_own = requests[2].num_own = 0;
+  const Plan plan = Schedule(requests, {.num_blocks = 4, .num_free = 0});
   EXPECT_EQ(plan.preempted, (std::vector<RequestId>{3, 2}));
-  EXPECT_EQ(plan.work, (std::vector<Work>{{.id = 1, .tree_rows = 4}}));
+  RequestState copies[] = {Decoding(1, 70), Decoding(2, 70)};
+  copies[1].num_copies = 1;
+  EXPECT_EQ(Schedule(copies, {.num_blocks = 6, .num_free = 0}).preempted, (std::vector<RequestId>{2}));
+  EXPECT_TRUE(Schedule(copies, {.num_blocks = 7, .num_free = 1}).preempted.empty());
 }
 
 TEST(SchedulerTest, OrNobodyIsAdmittedWhoCouldNotFinish) {
@@ -120,7 +133,7 @@ class Load {
       EXPECT_TRUE(request.is_running);
       EXPECT_NE(id, requests_.front().id) << "the oldest is never preempted";
       request.num_left += request.length;
-      request.length = request.num_blocks = 0;
+      request.length = request.num_blocks = request.num_own = 0;
       request.is_running = false;
       ++num_preempted_;
     }
@@ -153,7 +166,7 @@ class Load {
       EXPECT_LE(work.prompt_rows, request.num_left);
       EXPECT_EQ(work.tree_rows > 0, request.num_left == 0);
       const int32_t used = work.prompt_rows + work.tree_rows;
-      request.num_blocks = std::max(request.num_blocks, BlocksOf(request.length + used));
+      request.num_own = request.num_blocks = std::max(request.num_blocks, BlocksOf(request.length + used));
       request.length += work.prompt_rows > 0 ? used : 1 + static_cast<int32_t>(random_() % 3);
       request.length = std::min(request.length, std::max(end_[work.id], work.prompt_rows));
       request.num_left -= work.prompt_rows;

@@ -145,6 +145,18 @@ void BlockPool::Release(int32_t block) {
   kept_.emplace(now_, block);
 }
 
+int32_t BlockPool::NumKnown(std::string_view scope, std::span<const int32_t> tokens) const {
+  constexpr size_t kP = kernels::kBlockPositions;
+  BlockIndex::Content before = BlockIndex::kNothing;
+  int32_t known = 0;
+  for (; tokens.size() >= kP; tokens = tokens.subspan(kP), ++known) {
+    const BlockIndex::Found found = index_.Find(before, scope, BlockIndex::Tokens(tokens.first(kP)));
+    if (found.block < 0) break;
+    before = found.content;
+  }
+  return known;
+}
+
 kernels::KvLayer BlockPool::layer(int64_t index) const {
   HYDRANT_CHECK(index >= 0 && index < num_layers());
   const auto& [group, first_head] = places_[static_cast<size_t>(index)];

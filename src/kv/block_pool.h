@@ -67,6 +67,8 @@ class BlockPool {
     return index_.Add(block, before, scope, tokens);
   }
   void Remove(int32_t block) { index_.Remove(block); }
+  // Of the blocks at the beginning of `tokens`, how many are known.
+  int32_t NumKnown(std::string_view scope, std::span<const int32_t> tokens) const;
   // Does a block have the drafter's keys and values, beside the base's?
   bool is_drafted(int32_t block) const { return blocks_[Index(block)].drafted; }
   void set_drafted(int32_t block) { blocks_[Index(block)].drafted = true; }

@@ -54,9 +54,13 @@ int32_t BlockTable::Adopt(std::string_view scope, std::span<const int32_t> token
   return length_;
 }
 
-int32_t BlockTable::NumMissing(int32_t num_slots) const {
-  const bool copies = length_ % kP != 0 && pool_->num_users(blocks_[static_cast<size_t>(length_ / kP)]) > 1;
-  return std::max(0, BlocksFor(num_slots) - num_blocks()) + (copies ? 1 : 0);
+int32_t BlockTable::num_own() const {
+  return static_cast<int32_t>(
+      std::ranges::count_if(blocks_, [this](int32_t block) { return pool_->num_users(block) == 1; }));
+}
+
+int32_t BlockTable::num_copies() const {
+  return length_ % kP != 0 && pool_->num_users(blocks_[static_cast<size_t>(length_ / kP)]) > 1 ? 1 : 0;
 }
 
 bool BlockTable::Reserve(int32_t num_slots) {
@@ -118,6 +122,11 @@ void BlockTable::AppendDrafted(int32_t count) {
   drafted_length_ += count;
   HYDRANT_CHECK(count >= 0 && drafted_length_ <= length_);
   for (int32_t b = first; (b + 1) * kP <= drafted_length_; ++b) pool_->set_drafted(blocks_[static_cast<size_t>(b)]);
+}
+
+void BlockTable::Forget() {
+  for (const int32_t block : blocks_) pool_->Remove(block);
+  Truncate(0);
 }
 
 void BlockTable::Truncate(int32_t length) {

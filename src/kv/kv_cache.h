@@ -35,6 +35,8 @@ class BlockTable {
   void Publish(std::string_view scope, std::span<const int32_t> tokens);
   // The drafter has its keys and values of `count` positions more.
   void AppendDrafted(int32_t count);
+  // Gives all blocks back, and nobody finds them any more.
+  void Forget();
   // Forgets positions from `length` on and gives back blocks that hold none of the rest.
   void Truncate(int32_t length);
 
@@ -47,8 +49,8 @@ class BlockTable {
   int32_t drafted_length() const { return drafted_length_; }  // positions of which the drafter has its own
   const int32_t* blocks() const { return blocks_.data(); }
   int32_t num_blocks() const { return static_cast<int32_t>(blocks_.size()); }
-  // Blocks that Reserve would have to take.
-  int32_t NumMissing(int32_t num_slots) const;
+  int32_t num_own() const;     // blocks that nobody else uses
+  int32_t num_copies() const;  // blocks that the next Reserve has to copy: 0 or 1
 
  private:
   bool MakeWritable(int32_t index);

@@ -226,11 +226,14 @@ TEST(PrefixTest, ASharedBlockIsCopiedWhenItIsWritten) {
   BlockTable second(&pool);
   EXPECT_EQ(second.Adopt("a", text, 50), 50);
   EXPECT_EQ(second.blocks()[1], first.blocks()[1]);
-  EXPECT_EQ(second.NumMissing(60), 1);
+  EXPECT_EQ(second.num_copies(), 1);
+  EXPECT_EQ(second.num_own(), 0);
   std::vector<int32_t> other = Text(50);
   other.resize(70, 7);
   Compute(pool, second, other);
   EXPECT_NE(second.blocks()[1], first.blocks()[1]);
+  EXPECT_EQ(second.num_copies(), 0);
+  EXPECT_EQ(second.num_own(), 2);
   ExpectText(pool, first, text);
   ExpectText(pool, second, other);
   // Both contents are known now.
@@ -255,6 +258,16 @@ TEST(PrefixTest, WhatIsTakenBackIsForgotten) {
   EXPECT_EQ(old.Adopt("a", text, 64), 32);
   EXPECT_EQ(current.Adopt("a", other, 64), 64);
   ExpectText(pool, current, other);
+}
+
+TEST(PrefixTest, WhatIsForgottenIsFreeAtOnce) {
+  BlockPool pool(SmallShape(), 4);
+  BlockTable table(&pool);
+  Compute(pool, table, Text(64));
+  EXPECT_EQ(pool.index().size(), 2U);
+  table.Forget();
+  EXPECT_EQ(pool.index().size(), 0U);
+  EXPECT_EQ(pool.num_free(), 4);
 }
 
 TEST(PrefixTest, AFullPoolGivesUpWhatWasUsedLongestAgo) {

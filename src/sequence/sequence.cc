@@ -14,6 +14,7 @@ Sequence::Sequence(const GenerationRequest& request, const SequenceSetup& setup)
       base_layers_(setup.base_layers),
       eos_token_ids_(setup.eos_token_ids),
       cache_scope_(setup.cache_scope),
+      shares_its_scope_(setup.shares_its_scope),
       drafter_(setup.drafter),
       tokens_(request.prompt_ids),
       table_(setup.pool),
@@ -36,6 +37,11 @@ int32_t Sequence::Start() {
 void Sequence::Release() {
   table_.Truncate(0);
   draft_state_.reset();
+}
+
+void Sequence::End() {
+  if (!shares_its_scope_) table_.Forget();
+  Release();
 }
 
 void Sequence::Publish() {

@@ -29,7 +29,8 @@ struct SequenceSetup {
   int32_t max_positions = 0;
   kv::LayerRange base_layers = {};  // of the pool
   std::vector<int32_t> eos_token_ids;
-  std::string cache_scope = {};  // whose blocks it finds, and who finds its (kv/block_index.h)
+  std::string cache_scope = {};   // whose blocks it finds, and who finds its (kv/block_index.h)
+  bool shares_its_scope = false;  // with other sequences
 };
 
 class Sequence {
@@ -41,6 +42,8 @@ class Sequence {
   int32_t Start();
   // Gives all blocks back. What was generated stays, and is computed anew after Start.
   void Release();
+  // The same when nothing of it will be wanted again: of a scope of its own nobody is to find it.
+  void End();
 
   // The token after the prompt, from the prompt's last logits.
   void TakeFirst(std::span<const float> logits);
@@ -66,6 +69,7 @@ class Sequence {
 
   const GenerationRequest& request() const { return request_; }
   bool finished() const { return finished_; }
+  const std::string& cache_scope() const { return cache_scope_; }
   // All tokens: the prompt's, then the output's.
   std::span<const int32_t> tokens() const { return tokens_; }
   std::span<const int32_t> output() const { return tokens().subspan(request_.prompt_ids.size()); }
@@ -99,6 +103,7 @@ class Sequence {
   kv::LayerRange base_layers_;
   std::vector<int32_t> eos_token_ids_;
   std::string cache_scope_;
+  bool shares_its_scope_;
   const draft::Drafter* drafter_;
   std::vector<int32_t> tokens_, output_depth_;
   kv::BlockTable table_;
