@@ -51,6 +51,8 @@ function(hydrant_test name)
   list(TRANSFORM ARG_DEPENDS PREPEND hydrant_)
   target_link_libraries(hydrant_${name}_test PRIVATE ${ARG_DEPENDS} ${ARG_LIBRARIES} hydrant_flags GTest::gmock_main)
   target_include_directories(hydrant_${name}_test PRIVATE ${PROJECT_SOURCE_DIR})
+  # Tests wait for the library, not for their own loops: a third less time to compile than with -O3.
+  target_compile_options(hydrant_${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
   # Tests find committed data by HYDRANT_SOURCE_DIR, and the reference cases that are not committed in ../shared
   # beside the checkout (or HYDRANT_SHARED_DIR); without those they say "skipped".
   target_compile_definitions(hydrant_${name}_test PRIVATE HYDRANT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
