@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-namespace hydrant::base {
+#include "base/json_fwd.h"
 
-using Json = nlohmann::json;
+namespace hydrant::base {
 
 // Parses `text`. `file` names it in errors. Throws FileError on malformed text, nesting deeper than 64,
 // duplicate keys of an object, or invalid UTF-8.

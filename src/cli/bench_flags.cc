@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "base/json.h"
 #include "cli/engine_flags.h"
 #include "cli/terminal.h"
 #include "cli/values.h"

@@ -5,6 +5,7 @@
 #include <array>
 #include <memory>
 
+#include "base/json.h"
 #include "cli/bench.h"
 #include "cli/bench_flags.h"
 #include "cli/engine_flags.h"

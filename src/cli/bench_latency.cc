@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/json.h"
 #include "cli/acceptance.h"
 #include "cli/bench.h"
 #include "cli/bench_flags.h"

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "base/json.h"
 #include "cli/bench.h"
 #include "cli/bench_flags.h"
 #include "cli/errors.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "cli/bench.h"
 #include "cli/bench_flags.h"
 #include "cli/engine_flags.h"

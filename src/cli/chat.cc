@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/json.h"
 #include "base/nearest.h"
 #include "cli/acceptance.h"
 #include "cli/chat_file.h"

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "tests/program.h"
 #include "tests/pseudo_terminal.h"
 

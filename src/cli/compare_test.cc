@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "tests/program.h"
 
 namespace hydrant::test {

@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "base/json.h"
 #include "base/paths.h"
 #include "checkpoint/head_names.h"
 #include "checkpoint/packed_tensors.h"

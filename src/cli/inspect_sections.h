@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "checkpoint/tensor_source.h"
 #include "cli/sections.h"
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "cli/sections.h"
 #include "cli/values.h"
 
@@ -175,12 +176,8 @@ Json RunJson(const RunOptions& options, const std::string& resolved_template, co
   return json;
 }
 
-std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResult& result) {
-  const std::string known = result.num_reused > 0 ? fmt::format(" ({} known from before)", result.num_reused) : "";
-  std::string text =
-      fmt::format("prompt {} tokens{}, output {} tokens in {} steps, finish: {}\n", prompt_ids.size(), known,
-                  result.token_ids.size(), result.num_emitted.size(), NameOf(result.finish_reason));
-  text += fmt::format("tokens per step {:.3f} (plain decoding: 1)\n", result.tokens_per_step());
+static std::string DraftText(const GenerationResult& result) {
+  std::string text;
   if (result.num_drafted > 0) {
     const auto steps = static_cast<double>(result.num_emitted.size()),
                drafted = static_cast<double>(result.num_drafted);
@@ -193,6 +190,16 @@ std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResul
         "of those {} looked up, in {} steps; {:.1f} % accepted\n", result.num_looked_up, result.num_lookup_steps,
         100 * static_cast<double>(result.num_looked_up_accepted) / static_cast<double>(result.num_looked_up));
   }
+  return text;
+}
+
+std::string StatsText(std::span<const int32_t> prompt_ids, const GenerationResult& result) {
+  const std::string known = result.num_reused > 0 ? fmt::format(" ({} known from before)", result.num_reused) : "";
+  std::string text =
+      fmt::format("prompt {} tokens{}, output {} tokens in {} steps, finish: {}\n", prompt_ids.size(), known,
+                  result.token_ids.size(), result.num_emitted.size(), NameOf(result.finish_reason));
+  text += fmt::format("tokens per step {:.3f} (plain decoding: 1)\n", result.tokens_per_step());
+  text += DraftText(result);
   text += TreeText(result.tree);
   if (!result.depth_offered.empty()) text += "depth  offered  accepted    rate\n";
   for (size_t d = 0; d < result.depth_offered.size(); ++d) {

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/json.h"
 #include "cli/errors.h"
 #include "cli/terminal.h"
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/mapped_file.h"
 #include "cli/acceptance.h"
 #include "cli/chat_loop.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/json.h"
 #include "cli/escape.h"
 
 namespace hydrant::cli {

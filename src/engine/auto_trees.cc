@@ -89,7 +89,7 @@ void AutoTrees::Load() {
                         .sampled = entry.At("sampled").Bool(),
                         .pruned = entry.At("pruned").Bool()};
     tree::TreeChooser(family_).Learn(entry.At("learned"));  // throws where it cannot be used
-    learned_[kind] = entry.At("learned").raw();
+    learned_[kind] = base::DumpJson(entry.At("learned").raw());
   }
 }
 
@@ -104,7 +104,10 @@ int32_t AutoTrees::max_depth() const {
 tree::TreeChooser& AutoTrees::For(const StepKind& kind) {
   const auto [place, is_new] = choosers_.try_emplace(kind, family_);
   const auto learned = learned_.find(kind);
-  if (is_new && learned != learned_.end()) place->second.Learn(JsonView(learned->second, file_));
+  if (is_new && learned != learned_.end()) {
+    const Json json = base::ParseJson(learned->second, file_);
+    place->second.Learn(JsonView(json, file_));
+  }
   return place->second;
 }
 
@@ -137,11 +140,13 @@ TreeReport AutoTrees::Report(const StepKind& kind, std::span<const int64_t> step
 void AutoTrees::Save() {
   if (file_.empty() || choosers_.empty()) return;
   Json kinds = Json::array();
-  for (const auto& [kind, chooser] : choosers_) learned_[kind] = chooser.Learned();
+  for (const auto& [kind, chooser] : choosers_) learned_[kind] = base::DumpJson(chooser.Learned());
   for (const auto& [kind, learned] : learned_) {
     if (kinds.size() == kMostKinds) break;
-    kinds.push_back(
-        {{"sequences", kind.sequences}, {"sampled", kind.sampled}, {"pruned", kind.pruned}, {"learned", learned}});
+    kinds.push_back({{"sequences", kind.sequences},
+                     {"sampled", kind.sampled},
+                     {"pruned", kind.pruned},
+                     {"learned", base::ParseJson(learned, file_)}});
   }
   const std::string text = base::DumpJson({{"format", kFormat}, {"key", key_}, {"kinds", std::move(kinds)}}) + "\n";
   problem_.clear();

@@ -59,7 +59,7 @@ class AutoTrees {
   std::string file_, key_, problem_;
   bool save_failed_ = false;
   std::map<StepKind, tree::TreeChooser> choosers_;
-  std::map<StepKind, base::Json> learned_;  // of kinds that no step was of so far
+  std::map<StepKind, std::string> learned_;  // as JSON; of kinds that no step was of so far
 };
 
 }  // namespace hydrant::engine

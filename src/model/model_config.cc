@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/paths.h"
 #include "base/placeholder.h"

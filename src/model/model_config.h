@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-
 namespace hydrant::model {
 
 enum class Family : uint8_t { kLlama, kMistral, kQwen2, kQwen3 };

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <random>
 
+#include "base/json.h"
 #include "base/mapped_file.h"
 #include "hydrant/error.h"
 #include "tests/test_data.h"

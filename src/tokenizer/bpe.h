@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 
 namespace hydrant::tokenizer {
 

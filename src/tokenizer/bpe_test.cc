@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "base/json.h"
 #include "hydrant/error.h"
 
 namespace hydrant::tokenizer {

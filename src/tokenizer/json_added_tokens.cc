@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/json.h"
 #include "hydrant/error.h"
 
 namespace hydrant::tokenizer {

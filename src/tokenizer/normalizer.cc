@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "hydrant/error.h"
 #include "tokenizer/utf8.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 
 namespace hydrant::tokenizer {
 

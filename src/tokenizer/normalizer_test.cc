@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "base/json.h"
 #include "hydrant/error.h"
 #include "tokenizer/utf8.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/pre_tokenizer.h"
 
+#include "base/json.h"
 #include "hydrant/error.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/utf8.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "tokenizer/split_regex.h"
 
 namespace hydrant::tokenizer {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "hydrant/error.h"
 
 namespace hydrant::tokenizer {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "tree/parse.h"
 #include "tree/step_times.h"
 #include "tree/topology.h"

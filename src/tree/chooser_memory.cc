@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/json.h"
 #include "tree/chooser.h"
 
 namespace hydrant::tree {

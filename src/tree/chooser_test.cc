@@ -11,6 +11,7 @@
 #include <functional>
 #include <random>
 
+#include "base/json.h"
 #include "hydrant/error.h"
 #include "tree/family.h"
 
