@@ -17,7 +17,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 #include "kv/kv_cache.h"
 
 namespace hydrant::kernels {
@@ -73,7 +73,7 @@ struct Setup {
         const uint8_t* keys = pool.layer(item / heads).head(item % heads).keys;
         for (int64_t b = 0; b < blocks; b += kv::BlockPool::kSegmentBlocks) {  // neighbours
           const int64_t together = std::min<int64_t>(kv::BlockPool::kSegmentBlocks, blocks - b);
-          part += queue.table->peak.read_lines(keys + table.blocks()[b] * bytes, together * bytes);
+          part += queue.table->peak->read_lines(keys + table.blocks()[b] * bytes, together * bytes);
         }
       }
       __atomic_fetch_add(&sum, part, __ATOMIC_RELAXED);

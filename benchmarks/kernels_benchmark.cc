@@ -11,7 +11,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 #include "tensor/tensor.h"
 
 namespace hydrant::kernels {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/amx_tiles.h"
+#include "kernels/amx/tiles.h"
 #include "kernels/packed.h"
 #include "micro_loops.h"
 
@@ -11,10 +11,10 @@ namespace hydrant::kernels {
 namespace {
 
 #define HYDRANT_INLINE __attribute__((always_inline)) inline
-#include "kernels/packed_epilogue_avx512.h"
-#include "kernels/transpose_avx512.h"
+#include "kernels/avx512/packed_epilogue.h"
+#include "kernels/avx512/transpose.h"
 
-#include "kernels/matmul_packed_amx_vectors_avx512.h"
+#include "kernels/amx/matmul_packed_vectors_avx512.h"
 
 inline __m512i TableOf(const uint8_t* dictionary, uint8_t number) {
   const void* table = dictionary + number * kTableEntries;

@@ -6,7 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/packed.h"
-#include "kernels/row_block_util.h"
+#include "kernels/test_util/row_block.h"
 #include "micro.h"
 #include "quant/pack.h"
 
@@ -135,7 +135,7 @@ void MatmulFromMemory(benchmark::State& state, const char* name) {
   };
   while (state.KeepRunning()) {
     read_seconds += timed(
-        [&](int thread) { sums[thread] += table->peak.read_lines(args.panels + thread * (bytes / 2), bytes / 2); });
+        [&](int thread) { sums[thread] += table->peak->read_lines(args.panels + thread * (bytes / 2), bytes / 2); });
     const double took =
         timed([&](int thread) { table->packed_matmul(args, thread * panels / 2, (thread + 1) * panels / 2); });
     state.SetIterationTime(took);

@@ -28,7 +28,7 @@ void Read(benchmark::State& state) {
   const auto share = static_cast<int64_t>(kBytes) / threads;
   uint64_t sums[2] = {};
   while (state.KeepRunning()) {
-    Pool(threads).Run([&](int thread) { sums[thread] = table.peak.read_lines(bytes + thread * share, share); });
+    Pool(threads).Run([&](int thread) { sums[thread] = table.peak->read_lines(bytes + thread * share, share); });
   }
   const uint64_t count = kBytes / 8;
   if (sums[0] + sums[1] != count * (count - 1) / 2) state.SkipWithError("the sum of what was read is wrong");
@@ -90,7 +90,7 @@ void HandOver(benchmark::State& state) {
       Pool(2).Barrier();
       if (thread != 1) return;
       const auto start = Clock::now();
-      sum += table.peak.read_lines(buffer.get(), bytes);
+      sum += table.peak->read_lines(buffer.get(), bytes);
       seconds = SecondsSince(start);
     });
     expected += round * static_cast<uint64_t>(bytes / 8);

@@ -7,7 +7,7 @@
 #include "kernels/kernels.h"
 #include "micro.h"
 #if defined(__x86_64__)
-#include "kernels/amx_tiles_instructions.h"
+#include "kernels/amx/tiles_instructions.h"
 #endif
 
 namespace hydrant::micro {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/amx_tiles.h"
+#include "kernels/amx/tiles.h"
 #include "kernels/cpu_features.h"
 #include "kernels/packed.h"
 #include "micro.h"
@@ -12,7 +12,7 @@
 namespace hydrant::kernels {
 namespace {
 
-#include "kernels/matmul_packed_amx_vectors_plain.h"
+#include "kernels/amx/matmul_packed_vectors_plain.h"
 
 }  // namespace
 }  // namespace hydrant::kernels

@@ -29,9 +29,14 @@ if(HYDRANT_FUZZERS)
   target_compile_options(hydrant_flags INTERFACE -fsanitize=fuzzer-no-link)  # coverage; tests/fuzz links the fuzzer
 endif()
 
-# hydrant_folder(<name> SOURCES a.cc ... [DEPENDS folder ...] [LIBRARIES target ...])
+# hydrant_folder(<name> [SOURCES a.cc ...] [DEPENDS folder ...] [LIBRARIES target ...])
+# Without SOURCES: every .cc file in the folder that is no test.
 function(hydrant_folder name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  if(NOT ARG_SOURCES)
+    file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
+    list(FILTER ARG_SOURCES EXCLUDE REGEX "_test\\.cc$")
+  endif()
   add_library(hydrant_${name} STATIC ${ARG_SOURCES})
   target_include_directories(hydrant_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
@@ -40,13 +45,16 @@ function(hydrant_folder name)
   set_property(GLOBAL APPEND PROPERTY HYDRANT_LIBRARIES hydrant_${name})
 endfunction()
 
-# hydrant_test(<name> SOURCES a_test.cc ... DEPENDS folder ... [LIBRARIES target ...] [SLOW gtest-filter])
-# Tests that match SLOW get the label "slow": `make test` runs them, the sanitizer runs leave them out.
+# hydrant_test(<name> [SOURCES a_test.cc ...] DEPENDS folder ... [LIBRARIES target ...] [SLOW gtest-filter])
+# Without SOURCES: every *_test.cc in the folder. Tests that match SLOW get the label "slow": `make test` runs them, the sanitizer runs leave them out.
 function(hydrant_test name)
   if(NOT HYDRANT_TESTS)
     return()
   endif()
   cmake_parse_arguments(ARG "" "TIMEOUT;SLOW" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  if(NOT ARG_SOURCES)
+    file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *_test.cc)
+  endif()
   add_executable(hydrant_${name}_test ${ARG_SOURCES})
   list(TRANSFORM ARG_DEPENDS PREPEND hydrant_)
   target_link_libraries(hydrant_${name}_test PRIVATE ${ARG_DEPENDS} ${ARG_LIBRARIES} hydrant_flags GTest::gmock_main)

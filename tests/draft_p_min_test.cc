@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/loaded_model.h"
+#include "load/loaded_model.h"
 #include "tests/lossless_util.h"
 #include "tests/test_data.h"
 #include "tree/random_tree.h"
@@ -24,7 +24,7 @@ struct Node {
 
 // Heads and a sequence that has absorbed random hidden rows.
 struct Drafted {
-  std::unique_ptr<engine::LoadedModel> loaded;
+  std::unique_ptr<load::LoadedModel> loaded;
   std::unique_ptr<kv::BlockPool> pool;
   std::unique_ptr<kv::BlockTable> table;
   std::unique_ptr<draft::DraftState> state;
@@ -36,7 +36,7 @@ Drafted Load(const std::string& base, const std::string& heads, uint32_t seed) {
   options.model = base;
   options.draft = heads;
   options.load_tokenizer = false;
-  Drafted drafted{.loaded = engine::LoadModel(options), .pool = nullptr, .table = nullptr, .state = nullptr};
+  Drafted drafted{.loaded = load::LoadModel(options), .pool = nullptr, .table = nullptr, .state = nullptr};
   draft::Drafter& drafter = *drafted.loaded->drafter;
   drafted.pool = std::make_unique<kv::BlockPool>(drafted.loaded->kv_shape, 1);
   drafted.table = std::make_unique<kv::BlockTable>(drafted.pool.get());
@@ -75,7 +75,7 @@ std::vector<Node> Nodes(const tree::TokenTree& tree) {
 std::vector<std::vector<Node>> Propose(Drafted& drafted, const tree::Topology& topology,
                                        std::span<const float> p_mins) {
   const SamplingOptions greedy;
-  kernels::NoiseCache noise(drafted.loaded->queue.table, 0, drafted.loaded->info.vocab_size);
+  sampling::NoiseCache noise(drafted.loaded->queue.table, 0, drafted.loaded->info.vocab_size);
   std::vector<tree::TokenTree> trees(p_mins.size());
   std::vector<draft::ProposeInput> inputs;
   draft::StaticTree shape(topology);

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/loaded_model.h"
+#include "load/loaded_model.h"
 #include "tests/lossless_util.h"
 
 namespace hydrant::test {
@@ -128,15 +128,15 @@ class RandomTrees : public draft::Drafter {
   std::map<std::vector<std::vector<int32_t>>, int> shapes_;
 };
 
-std::unique_ptr<engine::LoadedModel> Base() {
+std::unique_ptr<load::LoadedModel> Base() {
   EngineOptions options;
   options.model = Golden("base_mha");
   options.load_tokenizer = false;
   options.prefill_chunk = 5;
-  auto loaded = std::make_unique<engine::LoadedModel>();
+  auto loaded = std::make_unique<load::LoadedModel>();
   loaded->options = options;
   loaded->weights = model::LoadModelWeights(options.model);
-  engine::OpenQueue(*loaded);
+  load::OpenQueue(*loaded);
   return loaded;
 }
 
@@ -156,8 +156,8 @@ std::vector<GenerationRequest> Requests() {
 }
 
 TEST(DynamicTrees, GiveTheTextOfPlainDecodingAloneAndInABatch) {
-  std::unique_ptr<engine::LoadedModel> plain = Base();
-  engine::FinishLoading(*plain);
+  std::unique_ptr<load::LoadedModel> plain = Base();
+  load::FinishLoading(*plain);
   Engine plain_engine(std::move(plain));
   const std::vector<GenerationRequest> requests = Requests();
   std::map<Tokens, Tokens> texts;
@@ -165,11 +165,11 @@ TEST(DynamicTrees, GiveTheTextOfPlainDecodingAloneAndInABatch) {
     request.use_drafter = false;
     texts[request.prompt_ids] = plain_engine.Generate(request).token_ids;
   }
-  std::unique_ptr<engine::LoadedModel> loaded = Base();
+  std::unique_ptr<load::LoadedModel> loaded = Base();
   auto drafter = std::make_unique<RandomTrees>(&texts, static_cast<int32_t>(loaded->weights.config.num_layers));
   const RandomTrees& trees = *drafter;
   loaded->drafter = std::move(drafter);
-  engine::FinishLoading(*loaded);
+  load::FinishLoading(*loaded);
   Engine engine(std::move(loaded));
   EXPECT_EQ(engine.info().drafter, "random trees");
   int64_t accepted = 0;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/eval_logits.h"
+#include "eval/logits.h"
 #include "tests/golden_case.h"
 #include "tests/test_data.h"
 
@@ -25,19 +25,19 @@ void ExpectLogits(const HeadCase& head_case) {
   EngineOptions options;
   options.model = head_case.base;
   options.draft = head_case.folder;
-  const auto loaded = engine::LoadModel(options);
+  const auto loaded = load::LoadModel(options);
   const auto evaluate = [&](const char* path) {
-    return engine::EvalLogits(*loaded, Ids(probe.at("prompt")),
-                              probe.contains(path) ? Ids(probe.at(path)) : std::vector<int32_t>());
+    return eval::EvalLogits(*loaded, Ids(probe.at("prompt")),
+                            probe.contains(path) ? Ids(probe.at(path)) : std::vector<int32_t>());
   };
-  const engine::EvalLogitsResult top = evaluate("path_top");
+  const eval::EvalLogitsResult top = evaluate("path_top");
   EXPECT_LE(LargestDifference(top.logits, expected.at("base_logits")), kLogitTolerance);
   EXPECT_LE(LargestDifference(top.hidden, expected.at("base_hidden")), kHiddenTolerance);
   EXPECT_EQ(top.root, probe.at("root").get<int32_t>());
   const std::string first = expected.contains("head_logits") ? "head_logits" : "head_logits_top";
   EXPECT_LE(LargestDifference(top.head_logits, expected.at(first)), kLogitTolerance);
   if (expected.contains("head_logits_second")) {
-    const engine::EvalLogitsResult second = evaluate("path_second");
+    const eval::EvalLogitsResult second = evaluate("path_second");
     EXPECT_LE(LargestDifference(second.head_logits, expected.at("head_logits_second")), kLogitTolerance);
     EXPECT_GT(LargestDifference(second.head_logits, expected.at("head_logits_top")), 0.01F) << "the path must matter";
   }

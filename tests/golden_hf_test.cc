@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/eval_logits.h"
+#include "eval/logits.h"
 #include "tests/golden_case.h"
 #include "tests/test_data.h"
 
@@ -35,9 +35,9 @@ void ExpectCase(const std::string& folder) {
   }
   EngineOptions options;
   options.model = folder;
-  const auto loaded = engine::LoadModel(options);
+  const auto loaded = load::LoadModel(options);
   const auto expected = ReadValues(folder + "/tensors.safetensors");
-  const engine::EvalLogitsResult result = engine::EvalLogits(*loaded, Ids(json.at("prompt_ids")), {});
+  const eval::EvalLogitsResult result = eval::EvalLogits(*loaded, Ids(json.at("prompt_ids")), {});
   EXPECT_LE(LargestDifference(result.logits, expected.at("logits")),
             json.at("tolerance").at("logits_abs").get<float>());
   EXPECT_LE(LargestDifference(result.hidden, expected.at("hidden")),

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "engine/eval_logits.h"
-#include "engine/loaded_model.h"
+#include "eval/logits.h"
 #include "kernels/kernels.h"
+#include "load/loaded_model.h"
 #include "model/decoder.h"
 #include "tests/lossless_util.h"
 
@@ -103,7 +103,7 @@ TEST(LosslessFormats, TheEmbeddedModelInEveryFormat) {
   }
 }
 
-std::unique_ptr<engine::LoadedModel> LoadEmbedded(const Formats& formats, const std::string& target, DType kv_type) {
+std::unique_ptr<load::LoadedModel> LoadEmbedded(const Formats& formats, const std::string& target, DType kv_type) {
   EngineOptions options;
   options.model = Embedded("tale-14m");
   options.draft = Embedded("tale-14m-hydra-pp");
@@ -112,17 +112,17 @@ std::unique_ptr<engine::LoadedModel> LoadEmbedded(const Formats& formats, const 
   options.kv_type = NameOf(kv_type);
   options.cpu_target = target;
   options.load_tokenizer = false;
-  auto loaded = engine::LoadModel(options);
+  auto loaded = load::LoadModel(options);
   EXPECT_EQ(loaded->info.weights, formats.base);
   EXPECT_EQ(loaded->info.head_weights, formats.heads);
   EXPECT_EQ(loaded->kv_shape.dtype, kv_type);
-  EXPECT_EQ(loaded->options.prefill_chunk, engine::BestPrefillChunk(*loaded->queue.table, loaded->weights));
+  EXPECT_EQ(loaded->options.prefill_chunk, load::BestPrefillChunk(*loaded->queue.table, loaded->weights));
   return loaded;
 }
 
 // Logits and hidden states of a prompt, and the logits of every head after it.
-std::vector<float> BitsOf(engine::LoadedModel& loaded) {
-  const engine::EvalLogitsResult result = engine::EvalLogits(loaded, {1, 300, 700, 1200, 310, 45}, {});
+std::vector<float> BitsOf(load::LoadedModel& loaded) {
+  const eval::EvalLogitsResult result = eval::EvalLogits(loaded, {1, 300, 700, 1200, 310, 45}, {});
   std::vector<float> values;
   for (const Matrix* matrix : {&result.logits, &result.hidden, &result.head_logits}) {
     for (int64_t r = 0; r < matrix->rows(); ++r) {
@@ -156,7 +156,7 @@ TEST(LosslessFormats, EveryFormatHasTheSameBitsOnEveryTarget) {
 // Forwards of the base alone over the same keys and values: the prompt, then rows in the place after it.
 class RowsAfterPrompt {
  public:
-  RowsAfterPrompt(engine::LoadedModel& loaded, std::span<const int32_t> prompt)
+  RowsAfterPrompt(load::LoadedModel& loaded, std::span<const int32_t> prompt)
       : loaded_(&loaded), pool_(loaded.kv_shape, 16), blocks_(&pool_) {
     HYDRANT_CHECK(blocks_.Reserve(400));
     batch_.AddChain(prompt, 0, blocks_.blocks());
@@ -192,7 +192,7 @@ class RowsAfterPrompt {
     return output_.logits;
   }
 
-  engine::LoadedModel* loaded_;
+  load::LoadedModel* loaded_;
   kv::BlockPool pool_;
   kv::BlockTable blocks_;
   model::RowBatch batch_;
@@ -200,7 +200,7 @@ class RowsAfterPrompt {
 };
 
 // Bits, not only tokens: rows of a random tree against the same tokens decoded one after another.
-void ExpectTreeRowsAreThoseOfPlainDecoding(engine::LoadedModel& loaded, std::span<const int32_t> prompt,
+void ExpectTreeRowsAreThoseOfPlainDecoding(load::LoadedModel& loaded, std::span<const int32_t> prompt,
                                            tree::NodeId step) {
   const tree::Topology topology = RandomTree(23, 4);
   std::vector<int32_t> tokens(static_cast<size_t>(topology.num_nodes()));
@@ -225,7 +225,7 @@ TEST(LosslessFormats, TreeRowsHaveTheBitsOfPlainDecoding) {
       options.weights = formats.base;
       options.cpu_target = table->name;
       options.load_tokenizer = false;
-      const auto loaded = engine::LoadModel(options);
+      const auto loaded = load::LoadModel(options);
       ExpectTreeRowsAreThoseOfPlainDecoding(*loaded, Prompt(), 3);
     }
   }

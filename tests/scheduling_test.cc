@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/loaded_model.h"
+#include "load/loaded_model.h"
 #include "tests/lossless_util.h"
 
 namespace hydrant::test {
@@ -146,8 +146,8 @@ TEST(Scheduling, APromptsChunksShareStepsWithTrees) {
 }
 
 // A NaN in the embedding of token 77.
-std::unique_ptr<engine::LoadedModel> WithNan() {
-  std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(Options());
+std::unique_ptr<load::LoadedModel> WithNan() {
+  std::unique_ptr<load::LoadedModel> loaded = load::LoadModel(Options());
   TensorView& embedding = loaded->weights.embedding;
   const auto copy = std::make_shared<std::vector<uint8_t>>(embedding.data, embedding.data + embedding.num_bytes());
   const size_t row = copy->size() / static_cast<size_t>(embedding.shape[0]);
@@ -355,7 +355,7 @@ TEST(Scheduling, ARequestBoundsItsTrees) {
 TEST(Scheduling, EightEqualRequestsReadTheHeadsAsOftenAsOne) {
   uint64_t bytes[2] = {};
   for (const bool many : {false, true}) {
-    std::unique_ptr<engine::LoadedModel> loaded = engine::LoadModel(Options());
+    std::unique_ptr<load::LoadedModel> loaded = load::LoadModel(Options());
     const draft::Drafter& drafter = *loaded->drafter;
     Engine engine(std::move(loaded));
     const std::vector<GenerationRequest> requests(many ? 8 : 1, RequestOf(PromptOf(20), 40));

@@ -16,7 +16,7 @@
 
 namespace hydrant {
 
-namespace engine {
+namespace load {
 struct LoadedModel;  // of the library's own
 }
 
@@ -28,7 +28,7 @@ struct EngineOptions {
   std::string tree;
   std::string tree_memory;          // folder in which auto keeps what it learns from run to run; empty = nowhere
   int32_t threads = 0;              // 0 = as many as this process may use and the model has work for
-  std::string cpu_target = "auto";  // auto | portable | avx2 | avx-vnni | avx512 | amx-quads | amx | amx-twin
+  std::string cpu_target = "auto";  // auto | portable | avx2 | avx-vnni | avx512 | amx | amx-twin
   std::string kv_type = "auto";     // auto | f32 | bf16 | f16; auto: bf16 under packed weights, else f32
   int32_t prefill_chunk = 0;        // rows of prompts in one step; 0 = what is fastest with these weights
   // Bytes that keys and values may come to take; they are taken as they are used. 0: half of what is free, at most
@@ -107,7 +107,7 @@ class Engine {
   // Throws UserError for anything wrong with the files or options.
   explicit Engine(const EngineOptions& options);
   // For the library's own benchmarks: over weights that come from no file.
-  explicit Engine(std::unique_ptr<engine::LoadedModel> loaded);
+  explicit Engine(std::unique_ptr<load::LoadedModel> loaded);
   ~Engine();
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;

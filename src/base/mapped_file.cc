@@ -114,9 +114,9 @@ std::shared_ptr<const MappedFile> MappedFile::Open(const std::string& path) {
   if (size > 0) {
     void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
     if (mapped == MAP_FAILED && errno == ENOMEM) {
-      throw FileError(path,
-                      "is " + MemoryText(size) + " long and must be mapped as a whole, and " + FreeText(FreeNow()),
-                      "raise the limit, or convert it where there is room: 'hydrant convert --weights w4a8'");
+      throw FileError(
+          path, "is " + MemoryText(size) + " long and must be mapped as a whole, and " + FreeText(FreeNow()),
+          "raise the limit, or convert it where there is room: 'hydrant convert ConvertOptions::weights w4a8'");
     }
     if (mapped == MAP_FAILED) throw FileError(path, std::string("cannot be mapped: ") + std::strerror(errno));
     data = static_cast<const uint8_t*>(mapped);

@@ -135,7 +135,8 @@ ThreadPool::ThreadPool(int num_threads, bool pin) : num_threads_(num_threads) {
     StopWorkers();
     throw UserError("only " + std::to_string(started) + " of " + std::to_string(num_threads) +
                         " threads could be started: " + error.code().message(),
-                    "use fewer --threads, or raise the limits of this process (ulimit -u, -v; pids.max of its cgroup)");
+                    "use fewer EngineOptions::threads, or raise the limits of this process (ulimit -u, -v; pids.max of "
+                    "its cgroup)");
   } catch (...) {  // no memory: a thread that is still running must not be destroyed
     StopWorkers();
     throw;

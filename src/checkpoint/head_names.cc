@@ -28,11 +28,6 @@ bool IsHeadTensor(std::string_view name) {
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-bool IsRedundantHeadTensor(std::string_view name) {
-  return name == "input_embed_fn.weight" || name == "prefix_embeding_layer.embed_tokens.weight" ||
-         name.ends_with(".rotary_emb.inv_freq");
-}
-
 bool IsLoraTensor(std::string_view name) { return Contains(name, ".lora_"); }
 
 void RefuseNonZeroLora(const TensorSource& source) {

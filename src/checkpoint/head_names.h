@@ -12,10 +12,6 @@ namespace hydrant::checkpoint {
 // "hydra_mlp.0.1.linear.weight", "prefix_embeding_layer.norm.weight" (sic), "input_embed_fn.weight", ...
 bool IsHeadTensor(std::string_view name);
 
-// Stored in released heads, and read by nothing: copies of the base's embedding, the prefix layer's own embedding,
-// rotary constants (docs/formats.md).
-bool IsRedundantHeadTensor(std::string_view name);
-
 // "….q_proj.lora_A.weight" and its kind.
 bool IsLoraTensor(std::string_view name);
 

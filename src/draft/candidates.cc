@@ -26,7 +26,7 @@ void CandidateRanker::Add(const ProposeInput& input, int64_t position, int32_t k
   rank_in_head_ = rank_in_head_ && k <= most_in_head_;
   if (!rank_in_head_) return;
   const std::optional<kernels::TopKRule> rule =
-      kernels::ScoreRule(*input.sampling, input.coupled, *input.noise, position, k);
+      sampling::ScoreRule(*input.sampling, input.coupled, *input.noise, position, k);
   rank_in_head_ = rule.has_value();
   if (!rule) return;
   rules_.push_back(*rule);
@@ -59,9 +59,10 @@ std::span<const int32_t> CandidateRanker::Candidates(int64_t r, std::span<const 
   if (rank_in_head_) return best_.Row(r);
   const Row& row = rows_[static_cast<size_t>(r)];
   probabilities_.clear();
-  const kernels::TokenHistory history{.prompt = row.input->prompt, .output = row.input->output, .path = path};
-  kernels::RankCandidates(Logits(r), *row.input->sampling, row.input->coupled, history, *row.input->noise, row.position,
-                          row.k, scratch_, candidates_, row.input->min_probability > 0 ? &probabilities_ : nullptr);
+  const sampling::TokenHistory history{.prompt = row.input->prompt, .output = row.input->output, .path = path};
+  sampling::RankCandidates(Logits(r), *row.input->sampling, row.input->coupled, history, *row.input->noise,
+                           row.position, row.k, scratch_, candidates_,
+                           row.input->min_probability > 0 ? &probabilities_ : nullptr);
   return candidates_;
 }
 

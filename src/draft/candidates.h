@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "draft/drafter.h"
-#include "draft/head_stack.h"
-#include "kernels/top_k.h"
+#include "draft/heads/head_stack.h"
+#include "kernels/ops/top_k.h"
 
 namespace hydrant::draft {
 

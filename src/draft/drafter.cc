@@ -22,7 +22,7 @@ void HeadLogits(Drafter& drafter, DraftState& state, std::vector<int32_t> root_a
     input.tokens = std::span(root_and_path).first(std::min(root_and_path.size(), depth));
     drafter.LogitsAlong(std::span(&input, 1));
     if (root_and_path.size() >= depth || logits.rows() == 0) return;
-    root_and_path.push_back(kernels::Argmax(std::as_const(logits).row_span(logits.rows() - 1)));
+    root_and_path.push_back(sampling::Argmax(std::as_const(logits).row_span(logits.rows() - 1)));
   }
 }
 

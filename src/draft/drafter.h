@@ -11,12 +11,12 @@
 
 #include "draft/static_tree.h"
 #include "hydrant/generation.h"
-#include "kernels/choose.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 #include "kv/kv_cache.h"
 #include "model/linear_packer.h"
 #include "model/weight_arranger.h"
 #include "model/weights.h"
+#include "sampling/choose.h"
 #include "tree/token_tree.h"
 
 namespace hydrant::draft {
@@ -53,7 +53,7 @@ struct ProposeInput {
   std::span<const int32_t> prompt, output;  // all tokens; the last of `output` is the root, which is not committed yet
   const SamplingOptions* sampling = nullptr;
   bool coupled = true;  // do drafts see the verifier's noise?
-  kernels::NoiseCache* noise = nullptr;
+  sampling::NoiseCache* noise = nullptr;
   Budget budget = {};
   // For drafters that fill a tree of a given shape; null, or of the root alone: they draft nothing.
   StaticTree* shape = nullptr;

@@ -72,7 +72,7 @@ AutoTrees::AutoTrees(std::span<const tree::NamedTopology> own, const tree::Limit
     Load();
   } catch (const UserError& error) {
     learned_.clear();
-    problem_ = std::string("what --tree auto learned before is not used: ") + error.what();
+    problem_ = std::string("what EngineOptions::tree auto learned before is not used: ") + error.what();
   }
 }
 
@@ -157,7 +157,7 @@ void AutoTrees::Save() {
     file.Write(text.data(), text.size());
     file.Keep();
   } catch (const UserError& error) {
-    if (!save_failed_) problem_ = std::string("what --tree auto has learned is not kept: ") + error.what();
+    if (!save_failed_) problem_ = std::string("what EngineOptions::tree auto has learned is not kept: ") + error.what();
     save_failed_ = true;
   }
 }

@@ -20,7 +20,7 @@ constexpr int64_t kMostTexts = 16;
 // Waiting requests whose beginnings are compared with others' in one step; those behind them wait for the next.
 constexpr int32_t kMostCompared = 16;
 
-int32_t BlocksInPool(const LoadedModel& loaded) {
+int32_t BlocksInPool(const load::LoadedModel& loaded) {
   const int64_t block_bytes = std::max<int64_t>(1, kv::BlockBytes(loaded.kv_shape));
   const auto bytes = static_cast<int64_t>(std::min<uint64_t>(loaded.options.kv_memory, INT64_MAX));
   if (bytes > 0) {
@@ -33,7 +33,7 @@ int32_t BlocksInPool(const LoadedModel& loaded) {
     return static_cast<int32_t>(std::min<int64_t>(bytes / block_bytes, INT32_MAX));
   }
   const double free = static_cast<double>(base::FreeNow().own) / static_cast<double>(block_bytes);
-  const auto text = static_cast<double>(BlocksOf(loaded.weights.config.max_positions + int64_t{kMaxRows}));
+  const auto text = static_cast<double>(BlocksOf(loaded.weights.config.max_positions + int64_t{load::kMaxRows}));
   const double share = std::max(kMemoryShare * free, std::min(kMostMemoryShare * free, text));
   return static_cast<int32_t>(std::clamp<double>(share, 1, static_cast<double>(kMostTexts) * text));
 }
@@ -44,8 +44,9 @@ size_t CommonLength(std::span<const int32_t> a, std::span<const int32_t> b) {
 
 }  // namespace
 
-Core::Core(LoadedModel& loaded)
+Core::Core(load::LoadedModel& loaded)
     : loaded_(&loaded),
+      trees_(loaded.drafter && loaded.drafter->FillsShapes() ? std::make_unique<Trees>(loaded) : nullptr),
       pool_(loaded.kv_shape, BlocksInPool(loaded)),
       stepper_({.decoder = loaded.decoder.get(),
                 .pool = loaded.pool.get(),
@@ -61,18 +62,18 @@ Core::Core(LoadedModel& loaded)
 }
 
 Core::~Core() {
-  if (loaded_->trees && !tasks_.empty()) loaded_->trees->auto_trees().Save();
+  if (trees_ && !tasks_.empty()) trees_->auto_trees().Save();
 }
 
 TreePlan Core::PlanFor(const GenerationRequest& request) const {
-  if (loaded_->trees && request.use_drafter) return loaded_->trees->For(request);
-  if (!request.tree.empty() && !loaded_->drafter) throw TreeWithoutHeads();
+  if (trees_ && request.use_drafter) return trees_->For(request);
+  if (!request.tree.empty() && !loaded_->drafter) throw load::TreeWithoutHeads();
   return no_tree_;
 }
 
 int32_t Core::TreeRows(const GenerationRequest& request, const TreePlan& tree) const {
   if (!request.use_drafter) return 1;
-  const int32_t most = request.max_nodes > 0 ? std::min(kMaxRows, 1 + request.max_nodes) : kMaxRows;
+  const int32_t most = request.max_nodes > 0 ? std::min(load::kMaxRows, 1 + request.max_nodes) : load::kMaxRows;
   return std::min(most, std::max(tree.max_rows(), 1 + loaded_->proposer().MostNodes(request)));
 }
 
@@ -93,7 +94,7 @@ void Core::CheckFits(const GenerationRequest& request, int64_t slots) const {
 }
 
 sequence::SequenceSetup Core::SetupFor(const GenerationRequest& request, RequestId id) const {
-  const LoadedModel& loaded = *loaded_;
+  const load::LoadedModel& loaded = *loaded_;
   sequence::SequenceSetup setup;
   setup.tokenizer = loaded.tokenizer.get();
   setup.drafter = request.use_drafter ? &loaded_->proposer() : nullptr;
@@ -113,7 +114,7 @@ sequence::SequenceSetup Core::SetupFor(const GenerationRequest& request, Request
 
 RequestId Core::Submit(const GenerationRequest& request, RequestCallbacks callbacks) {
   ValidateRequest(request);
-  CheckPrompt(*loaded_, request.prompt_ids);
+  load::CheckPrompt(*loaded_, request.prompt_ids);
   if (!request.stop.stop.empty() && !loaded_->tokenizer) {
     throw UserError("stop strings need a tokenizer, and " + loaded_->options.model + " has none");
   }
@@ -159,7 +160,7 @@ bool Core::IsAnyOpen() {
 }
 
 void Core::RunStep() {
-  const Plan plan = Schedule(States(), {.max_rows = kMaxRows,
+  const Plan plan = Schedule(States(), {.max_rows = load::kMaxRows,
                                         .prompt_rows = loaded_->options.prefill_chunk,
                                         .max_running = loaded_->options.max_running,
                                         .num_blocks = pool_.num_blocks(),
@@ -316,9 +317,9 @@ GenerationResult Core::ResultOf(Task& task) const {
   result.tree = std::move(report);
   result.num_reused = task.num_reused;
   result.num_preempted = task.num_preempted;
-  if (loaded_->trees && tasks_.empty()) {
-    loaded_->trees->auto_trees().Save();
-    if (task.tree.auto_trees != nullptr) result.tree.problem = loaded_->trees->auto_trees().problem();
+  if (trees_ && tasks_.empty()) {
+    trees_->auto_trees().Save();
+    if (task.tree.auto_trees != nullptr) result.tree.problem = trees_->auto_trees().problem();
   }
   if (task.error) {
     result.finish_reason = FinishReason::kError;

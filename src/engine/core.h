@@ -11,19 +11,19 @@
 #include <span>
 #include <vector>
 
-#include "engine/loaded_model.h"
 #include "engine/scheduler.h"
 #include "engine/step.h"
 #include "engine/trees.h"
 #include "hydrant/engine.h"
 #include "kv/kv_cache.h"
+#include "load/loaded_model.h"
 #include "sequence/sequence.h"
 
 namespace hydrant::engine {
 
 class Core {
  public:
-  explicit Core(LoadedModel& loaded);
+  explicit Core(load::LoadedModel& loaded);
   ~Core();
 
   // From any thread. Throws UserError for a request that can never run.
@@ -70,7 +70,8 @@ class Core {
   GenerationResult ResultOf(Task& task) const;
   TreeReport ReportOf(const Task& task) const;
 
-  LoadedModel* loaded_;
+  load::LoadedModel* loaded_;
+  std::unique_ptr<Trees> trees_;  // null: no drafter, or one that makes its own
   kv::BlockPool pool_;
   Stepper stepper_;
   TreePlan no_tree_;  // where there is no drafter that fills one

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/end_of_turn.h"
+#include "load/end_of_turn.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,13 +25,13 @@ class Folder {
     dir_.Write("added_tokens.json", R"({"<|im_start|>":4096,"<|im_end|>":4097})");
     dir_.Write("tokenizer_config.json", tokenizer_config);
   }
-  EndOfTurn Find(const Ids& generation, const Ids& config, int64_t vocab_size = 4098) const {
+  load::EndOfTurn Find(const Ids& generation, const Ids& config, int64_t vocab_size = 4098) const {
     model::ModelConfig model;
     model.file = dir_.path() + "/config.json";
     model.vocab_size = vocab_size;
     model.generation_eos_token_ids = generation;
     model.config_eos_token_ids = config;
-    return FindEndOfTurn(model, tokenizer::LoadTokenizer(dir_.path()).get(), dir_.path());
+    return load::FindEndOfTurn(model, tokenizer::LoadTokenizer(dir_.path()).get(), dir_.path());
   }
   const test::TempDir& dir() const { return dir_; }
 
@@ -39,7 +39,7 @@ class Folder {
   test::TempDir dir_;
 };
 
-std::string Shown(const EndOfTurn& end) {
+std::string Shown(const load::EndOfTurn& end) {
   std::string shown;
   for (const EosToken& token : end.tokens) {
     shown += (shown.empty() ? "" : "; ") + std::to_string(token.id) + " " + token.text;
@@ -68,12 +68,12 @@ TEST(EndOfTurnTest, TheTemplateEndsRepliesUnderItself) {
             "2 </s>, generation_config.json, config.json, tokenizer_config.json; "
             "4097 <|im_end|>, chat template chatml_plain (template)");
   const auto tokenizer = tokenizer::LoadTokenizer(folder.dir().path());
-  EXPECT_EQ(EndOfReplyId("auto", tokenizer.get(), folder.dir().path()), 4097);
-  EXPECT_EQ(EndOfReplyId("chatml", tokenizer.get(), folder.dir().path()), 4097);
-  EXPECT_EQ(EndOfReplyId("vicuna", tokenizer.get(), folder.dir().path()), 2);
-  EXPECT_EQ(EndOfReplyId("llama-3", tokenizer.get(), folder.dir().path()), -1);  // no such token
-  EXPECT_EQ(EndOfReplyId("none", tokenizer.get(), folder.dir().path()), -1);
-  EXPECT_EQ(EndOfReplyId("auto", nullptr, folder.dir().path()), -1);
+  EXPECT_EQ(load::EndOfReplyId("auto", tokenizer.get(), folder.dir().path()), 4097);
+  EXPECT_EQ(load::EndOfReplyId("chatml", tokenizer.get(), folder.dir().path()), 4097);
+  EXPECT_EQ(load::EndOfReplyId("vicuna", tokenizer.get(), folder.dir().path()), 2);
+  EXPECT_EQ(load::EndOfReplyId("llama-3", tokenizer.get(), folder.dir().path()), -1);  // no such token
+  EXPECT_EQ(load::EndOfReplyId("none", tokenizer.get(), folder.dir().path()), -1);
+  EXPECT_EQ(load::EndOfReplyId("auto", nullptr, folder.dir().path()), -1);
 }
 
 TEST(EndOfTurnTest, TheOlderMapOfSpecialTokensNamesEosToo) {
@@ -84,7 +84,7 @@ TEST(EndOfTurnTest, TheOlderMapOfSpecialTokensNamesEosToo) {
 
 TEST(EndOfTurnTest, AnEosThatIsTheTokenizersBosIsNotBelieved) {
   const Folder folder(R"({"eos_token":"</s>"})");
-  const EndOfTurn end = folder.Find({}, {1});
+  const load::EndOfTurn end = folder.Find({}, {1});
   EXPECT_EQ(Shown(end), "2 </s>, tokenizer_config.json");
   EXPECT_THAT(end.warnings, ElementsAre(folder.dir().path() +
                                         "/config.json: 'eos_token_id' is 1, which is the tokenizer's BOS (\"<s>\"): it "
@@ -94,15 +94,15 @@ TEST(EndOfTurnTest, AnEosThatIsTheTokenizersBosIsNotBelieved) {
   EXPECT_EQ(Shown(folder.Find({1, 2}, {2})),
             "1 <s>, generation_config.json; 2 </s>, generation_config.json, "
             "config.json, tokenizer_config.json");
-  const EndOfTurn none = Folder("{}").Find({}, {1});
+  const load::EndOfTurn none = Folder("{}").Find({}, {1});
   EXPECT_THAT(none.tokens, IsEmpty());
   EXPECT_THAT(none.warnings, ElementsAre(HasSubstr("no other token does")));
   // The first Llama conversions: ids of another tokenizer, and empty texts.
-  const EndOfTurn llama =
+  const load::EndOfTurn llama =
       Folder(R"({"tokenizer_class":"LlamaTokenizer","bos_token":"","eos_token":""})").Find({1}, {1});
   EXPECT_EQ(Shown(llama), "2 </s>, the tokenizer's class");
   // One token for both, as some tokenizers have it.
-  const EndOfTurn both = Folder(R"({"bos_token":"</s>","eos_token":"</s>"})").Find({}, {2});
+  const load::EndOfTurn both = Folder(R"({"bos_token":"</s>","eos_token":"</s>"})").Find({}, {2});
   EXPECT_EQ(Shown(both), "2 </s>, config.json, tokenizer_config.json");
   EXPECT_THAT(both.warnings, IsEmpty());
 }
@@ -112,7 +112,7 @@ TEST(EndOfTurnTest, WithoutATokenizerTheConfigsAreAllThereIs) {
   config.file = "m/config.json";
   config.vocab_size = 10;
   config.config_eos_token_ids = {1};
-  EXPECT_EQ(Shown(FindEndOfTurn(config, nullptr, "m")), "1 , config.json");
+  EXPECT_EQ(Shown(load::FindEndOfTurn(config, nullptr, "m")), "1 , config.json");
 }
 
 GenerationResult Reply(Engine& engine, const std::string& template_name) {

@@ -12,9 +12,9 @@
 
 #include "base/float_mode.h"
 #include "engine/core.h"
-#include "engine/end_of_turn.h"
-#include "engine/loaded_model.h"
-#include "tokenizer/chat_template.h"
+#include "load/end_of_turn.h"
+#include "load/loaded_model.h"
+#include "tokenizer/chat/chat_template.h"
 #include "tokenizer/utf8.h"
 
 namespace hydrant {
@@ -54,7 +54,7 @@ class Turns {
 }  // namespace
 
 struct Engine::Impl {
-  explicit Impl(std::unique_ptr<engine::LoadedModel> model) : loaded(std::move(model)), core(*loaded) {
+  explicit Impl(std::unique_ptr<load::LoadedModel> model) : loaded(std::move(model)), core(*loaded) {
     loaded->info.kv_memory = core.kv_bytes();
     loaded->info.kv_positions = core.max_positions();
   }
@@ -64,13 +64,13 @@ struct Engine::Impl {
     return core.Step();
   }
 
-  std::unique_ptr<engine::LoadedModel> loaded;
+  std::unique_ptr<load::LoadedModel> loaded;
   engine::Core core;
   Turns turns;
 };
 
-Engine::Engine(const EngineOptions& options) : Engine(engine::LoadModel(options)) {}
-Engine::Engine(std::unique_ptr<engine::LoadedModel> loaded) : impl_(std::make_unique<Impl>(std::move(loaded))) {}
+Engine::Engine(const EngineOptions& options) : Engine(load::LoadModel(options)) {}
+Engine::Engine(std::unique_ptr<load::LoadedModel> loaded) : impl_(std::make_unique<Impl>(std::move(loaded))) {}
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
@@ -81,7 +81,7 @@ std::vector<int32_t> Engine::Tokenize(std::string_view text, bool parse_special,
   const auto& tokenizer = impl_->loaded->tokenizer;
   if (!tokenizer) {
     throw UserError(impl_->loaded->options.model + ": has no tokenizer.json or tokenizer.model",
-                    "give token ids with --prompt-ids");
+                    "give token ids (GenerationRequest::prompt_ids)");
   }
   return tokenizer->Encode(text, {.parse_special = parse_special, .add_bos = add_bos && tokenizer->adds_bos()});
 }
@@ -114,8 +114,8 @@ bool Engine::RenderChat(std::span<const ChatMessage> messages, const std::string
 }
 
 std::vector<int32_t> Engine::EndOfReply(const std::string& template_name) const {
-  const engine::LoadedModel& loaded = *impl_->loaded;
-  const int32_t id = engine::EndOfReplyId(template_name, loaded.tokenizer.get(), loaded.options.model);
+  const load::LoadedModel& loaded = *impl_->loaded;
+  const int32_t id = load::EndOfReplyId(template_name, loaded.tokenizer.get(), loaded.options.model);
   if (id < 0 || id >= loaded.info.vocab_size) return {};
   return {id};
 }
@@ -172,19 +172,19 @@ void CheckRange(const char* name, double value, double min, double max) {
 
 void ValidateRequest(const GenerationRequest& request) {
   const SamplingOptions& sampling = request.sampling;
-  CheckRange("temperature", static_cast<double>(sampling.temperature), 0, 100);
-  CheckRange("top-k", sampling.top_k, 0, 2147483647);
-  CheckRange("top-p", static_cast<double>(sampling.top_p), 0, 1);
-  CheckRange("min-p", static_cast<double>(sampling.min_p), 0, 1);
-  CheckRange("repetition-penalty", static_cast<double>(sampling.repetition_penalty), 1e-3, 1000);
-  CheckRange("presence-penalty", static_cast<double>(sampling.presence_penalty), -100, 100);
-  CheckRange("frequency-penalty", static_cast<double>(sampling.frequency_penalty), -100, 100);
-  CheckRange("epsilon", static_cast<double>(request.accept.epsilon), 0, 1);
-  CheckRange("alpha", static_cast<double>(request.accept.alpha), 0, 1e6);
-  CheckRange("draft-p-min", static_cast<double>(request.draft_p_min), 0, 1);
-  CheckRange("max-nodes", request.max_nodes, 0, engine::kMaxRows - 1);
-  CheckRange("lookup", request.lookup.max_tokens, 0, 64);
-  CheckRange("lookup-min", request.lookup.min_match, 1, 64);
+  CheckRange("SamplingOptions::temperature", static_cast<double>(sampling.temperature), 0, 100);
+  CheckRange("SamplingOptions::top_k", sampling.top_k, 0, 2147483647);
+  CheckRange("SamplingOptions::top_p", static_cast<double>(sampling.top_p), 0, 1);
+  CheckRange("SamplingOptions::min_p", static_cast<double>(sampling.min_p), 0, 1);
+  CheckRange("SamplingOptions::repetition_penalty", static_cast<double>(sampling.repetition_penalty), 1e-3, 1000);
+  CheckRange("SamplingOptions::presence_penalty", static_cast<double>(sampling.presence_penalty), -100, 100);
+  CheckRange("SamplingOptions::frequency_penalty", static_cast<double>(sampling.frequency_penalty), -100, 100);
+  CheckRange("AcceptOptions::epsilon", static_cast<double>(request.accept.epsilon), 0, 1);
+  CheckRange("AcceptOptions::alpha", static_cast<double>(request.accept.alpha), 0, 1e6);
+  CheckRange("GenerationRequest::draft_p_min", static_cast<double>(request.draft_p_min), 0, 1);
+  CheckRange("GenerationRequest::max_nodes", request.max_nodes, 0, load::kMaxRows - 1);
+  CheckRange("LookupOptions::max_tokens", request.lookup.max_tokens, 0, 64);
+  CheckRange("LookupOptions::min_match", request.lookup.min_match, 1, 64);
   if (request.lookup.max_tokens > 0 && request.accept.rule == AcceptRule::kTypical) {
     throw UserError("lookup is on with typical acceptance, whose text would depend on it",
                     "use the exact rule, or leave lookup out");
@@ -196,7 +196,7 @@ void ValidateRequest(const GenerationRequest& request) {
         "a penalty is set with typical acceptance, which keeps drafted tokens by the base's own distribution",
         "use the exact rule, or leave the penalties out");
   }
-  CheckRange("max-tokens", request.stop.max_tokens, 1, 2147483647);
+  CheckRange("StopOptions::max_tokens", request.stop.max_tokens, 1, 2147483647);
   if (request.stop.stop.size() > 64) throw UserError("more than 64 stop strings");
   for (const std::string& stop : request.stop.stop) {
     if (stop.empty()) throw UserError("a stop string is empty");

@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "base/thread_pool.h"
-#include "engine/loaded_model.h"
 #include "hydrant/error.h"
+#include "load/loaded_model.h"
 
 namespace hydrant::engine {
 namespace {
@@ -198,7 +198,7 @@ void Stepper::LayOutTrees() {
 }
 
 void Stepper::CheckKv(const Part& part, int32_t first, int32_t count) const {
-  CheckKvRange(part.sequence->table(), first, count, context_.base_layers, context_.model);
+  load::CheckKvRange(part.sequence->table(), first, count, context_.base_layers, context_.model);
 }
 
 void Stepper::FinishPrompts() {
@@ -215,7 +215,8 @@ void Stepper::FinishPrompts() {
     const std::span<const float> logits = std::as_const(output_.logits).row_span(prompt_logits_[p]);
     Guard(*prompts_[p], [&] {
       sequence.TakeFirst(logits);
-      if (!std::isfinite(logits[static_cast<size_t>(sequence.output().back())])) throw NoFiniteLogits(context_.model);
+      if (!std::isfinite(logits[static_cast<size_t>(sequence.output().back())]))
+        throw load::NoFiniteLogits(context_.model);
     });
   }
 }
@@ -271,7 +272,8 @@ void Stepper::Verify(size_t t) {
 // Of the tokens that go into the text. Where all logits are NaN, each choice is one.
 void Stepper::CheckFinite(const verify::VerifyInput& input, const verify::Verdict& verdict) const {
   const auto check = [&](tree::NodeId node, int32_t token) {
-    if (!std::isfinite(verify::RowOf(input, node)[static_cast<size_t>(token)])) throw NoFiniteLogits(context_.model);
+    if (!std::isfinite(verify::RowOf(input, node)[static_cast<size_t>(token)]))
+      throw load::NoFiniteLogits(context_.model);
   };
   tree::NodeId at = 0;
   for (const tree::NodeId node : verdict.path) {

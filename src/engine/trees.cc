@@ -10,8 +10,8 @@
 
 #include "base/paths.h"
 #include "checkpoint/content_hash.h"
-#include "engine/loaded_model.h"
 #include "hydrant/error.h"
+#include "load/loaded_model.h"
 
 namespace hydrant::engine {
 namespace {
@@ -55,7 +55,7 @@ std::string CpuModel() {
 
 // Same model, heads and machine: steps take and give the same. What this cannot tell apart only spoils a first guess,
 // which the first steps correct.
-std::string TreeKey(const LoadedModel& loaded) {
+std::string TreeKey(const load::LoadedModel& loaded) {
   std::string key = MarkOf(loaded.options.model) + "|" + MarkOf(loaded.options.draft);
   for (const std::string& part :
        {std::string(loaded.weights.layers.front().q.format()), loaded.info.head_weights,
@@ -74,7 +74,7 @@ std::string FileFor(const std::string& folder, const std::string& key) {
   return folder + "/" + name;
 }
 
-std::unique_ptr<AutoTrees> MakeAutoTrees(LoadedModel& loaded, const tree::Limits& limits) {
+std::unique_ptr<AutoTrees> MakeAutoTrees(load::LoadedModel& loaded, const tree::Limits& limits) {
   const EngineOptions& options = loaded.options;
   std::vector<tree::NamedTopology> own;
   const std::string trees_json = options.draft + "/trees.json";
@@ -95,8 +95,6 @@ std::unique_ptr<AutoTrees> MakeAutoTrees(LoadedModel& loaded, const tree::Limits
 
 }  // namespace
 
-UserError TreeWithoutHeads() { return UserError("--tree needs heads to fill it", "name their folder with --draft"); }
-
 int32_t TreePlan::max_rows() const {
   return auto_trees != nullptr ? auto_trees->max_rows() : shape->whole().num_nodes();
 }
@@ -105,10 +103,10 @@ int32_t TreePlan::max_depth() const {
   return auto_trees != nullptr ? auto_trees->max_depth() : shape->whole().max_depth();
 }
 
-Trees::Trees(LoadedModel& loaded)
+Trees::Trees(load::LoadedModel& loaded)
     : limits_{.num_heads = loaded.drafter->max_depth(),
               .vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size),
-              .max_nodes = kMaxRows},
+              .max_nodes = load::kMaxRows},
       named_(loaded.options.tree) {
   const tree::NamedTopology tree = DefaultTree(loaded.options.draft, limits_.num_heads);
   default_ = Fixed(tree, "tree '" + tree.name + "'");

@@ -8,11 +8,9 @@
 #include "draft/static_tree.h"
 #include "engine/auto_trees.h"
 #include "hydrant/engine.h"
-#include "hydrant/error.h"
+#include "load/loaded_model.h"
 
 namespace hydrant::engine {
-
-struct LoadedModel;
 
 // What one request drafts: a shape, or what AutoTrees chooses step by step.
 struct TreePlan {
@@ -29,7 +27,7 @@ struct TreePlan {
 class Trees {
  public:
   // Reads the default trees. Throws UserError for ones that do not fit; `loaded` gets warnings.
-  explicit Trees(LoadedModel& loaded);
+  explicit Trees(load::LoadedModel& loaded);
 
   // What a request drafts by GenerationRequest::tree, or where that is empty by EngineOptions::tree. Throws UserError
   // for a tree that cannot be read or does not fit, and for auto under typical acceptance, whose text would depend on
@@ -46,7 +44,5 @@ class Trees {
   TreePlan default_;   // of typical acceptance, where none is named
   std::unique_ptr<AutoTrees> auto_trees_;
 };
-
-UserError TreeWithoutHeads();
 
 }  // namespace hydrant::engine

@@ -10,8 +10,8 @@
 #include "eval/random_weights.h"
 #include "eval/tree_pass.h"
 #include "hydrant/error.h"
-#include "kernels/choose.h"
 #include "kernels/kernels.h"
+#include "sampling/choose.h"
 
 namespace hydrant::eval {
 namespace {
@@ -99,7 +99,7 @@ class Draft {
   draft::StaticTree shape_;
   tree::TokenTree tree_;
   Matrix hidden_;
-  kernels::NoiseCache noise_;
+  sampling::NoiseCache noise_;
   SamplingOptions sampling_;
   std::vector<int32_t> output_ = {1}, tokens_;
   std::unique_ptr<draft::DraftState> state_;
@@ -242,18 +242,15 @@ HeadsResult MeasureHeads(const HeadsOptions& options) {
   return result;
 }
 
-std::vector<int64_t> PartWeights(const draft::HeadsInfo& info, const model::ModelConfig& base,
-                                 int64_t draft_vocabulary) {
-  const int64_t width = base.hidden_size;
-  const bool prefix = info.kind == draft::HeadKind::kHydraPrefixMlp;
-  const int64_t kv_heads = info.num_kv_heads > 0 ? info.num_kv_heads : base.num_heads;  // as most prefix layers have
-  const int64_t attention = 2 * width * (base.num_heads + kv_heads) * base.head_dim;
-  std::vector<int64_t> weights = {prefix ? attention + 3 * width * base.intermediate_size : 0};
-  for (int64_t head = 0; head < info.num_heads; ++head) {
-    const int64_t first = info.sequentially_dependent ? 2 * (head + 2) * width * width : 0;
-    const int64_t blocks = info.num_layers - (info.sequentially_dependent ? 1 : 0);
-    weights.push_back(first + (info.tied_blocks ? std::min<int64_t>(blocks, 1) : blocks) * width * width +
-                      draft_vocabulary * width);
+std::vector<int64_t> PartWeights(const draft::HeadsFile& file, const model::ModelConfig& base, int64_t draft_rows) {
+  const std::unique_ptr<draft::HeadWeights> heads = file.info.kind->make(file, base);
+  std::vector<int64_t> weights(static_cast<size_t>(file.info.num_heads) + 1);
+  for (const draft::HeadPlace& place : heads->Places()) {
+    if (place.tied_to != nullptr && file.info.tied_blocks) continue;
+    for (const checkpoint::TensorRow& row : draft::RowsOf(place, file.info, base, draft_rows)) {
+      if (row.shape.size() != 2) continue;
+      weights[static_cast<size_t>(place.head + 1)] += row.shape[0].value * row.shape[1].value;
+    }
   }
   return weights;
 }

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "draft/drafter.h"
-#include "draft/head_tensors.h"
+#include "draft/heads/head_kind.h"
 #include "eval/roofline.h"
 #include "eval/spread.h"
-#include "kernels/queue.h"
+#include "kernels/ops/queue.h"
 #include "model/weights.h"
 #include "tree/topology.h"
 
@@ -54,8 +54,8 @@ struct HeadsResult {
 // time is the difference of two depths. First compares the heads' logits with those of `portable`, bit for bit.
 HeadsResult MeasureHeads(const HeadsOptions& options);
 
-// Weights that each part reads, tied blocks once: [0] the prefix layer (0 where there is none), [i] head i.
-std::vector<int64_t> PartWeights(const draft::HeadsInfo& info, const model::ModelConfig& base,
-                                 int64_t draft_vocabulary);
+// Weights of the matrices that each part reads, tied blocks once: [0] the prefix layer (0 where there is none), [i]
+// head i. `draft_rows`: tokens that the heads draft.
+std::vector<int64_t> PartWeights(const draft::HeadsFile& file, const model::ModelConfig& base, int64_t draft_rows);
 
 }  // namespace hydrant::eval

@@ -27,6 +27,12 @@ model::ModelWeights SmallModel(WeightFormat format, const kernels::Queue& queue)
   return weights;
 }
 
+draft::HeadsFile FileOf(const draft::HeadsInfo& info) {
+  draft::HeadsFile file;
+  file.info = info;
+  return file;
+}
+
 tree::Topology Chain(int32_t depth) {
   return tree::Topology::FromPaths(
       std::vector<std::vector<int32_t>>{std::vector<int32_t>(static_cast<size_t>(depth), 0)});
@@ -37,7 +43,7 @@ TEST(PartWeightsTest, AreThoseOfTheReleasedHeads) {
   const model::ModelConfig config = ShapeConfig("7b");
   const std::pair<const char*, int64_t> kinds[] = {{"medusa", 591}, {"hydra", 994}, {"hydra++", 1264}};
   for (const auto& [name, millions] : kinds) {
-    const std::vector<int64_t> weights = PartWeights(HeadKindInfo(name), config, config.vocab_size);
+    const std::vector<int64_t> weights = PartWeights(FileOf(PublishedHeadsInfo(name)), config, config.vocab_size);
     ASSERT_EQ(weights.size(), 5U) << name;
     EXPECT_EQ((std::accumulate(weights.begin(), weights.end(), int64_t{0}) + 500000) / 1000000, millions) << name;
     EXPECT_EQ(weights[0] > 0, std::string(name) == "hydra++");
@@ -50,15 +56,15 @@ TEST(HeadsTest, EveryKindIsCheckedAndTimedOnEveryTarget) {
     for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kW4A8}) {
       kernels::Queue queue{&pool, table}, portable{&pool, &kernels::PortableKernels()};
       const model::ModelWeights base = SmallModel(format, queue);
-      for (const std::string_view name : HeadKindNames()) {
+      for (const std::string_view name : PublishedHeadsNames()) {
         if (table != kernels::AvailableKernels().back() && name != "hydra++") continue;
-        const draft::HeadsInfo info = HeadKindInfo(name);
+        const draft::HeadsInfo info = PublishedHeadsInfo(name);
         kernels::Queue* const queues[] = {&queue, &portable};
         const auto drafters = MakeRandomHeads(info, base, format, 0, queues, {});
         HeadsOptions options{.queue = &queue, .base = &base};
         options.drafter = drafters[0].get();
         options.portable = drafters[1].get();
-        options.part_weights = PartWeights(info, base.config, base.config.vocab_size);
+        options.part_weights = PartWeights(FileOf(info), base.config, base.config.vocab_size);
         options.tree = Chain(4);
         options.seconds = 0;
         const HeadsResult result = MeasureHeads(options);
@@ -86,12 +92,12 @@ TEST(HeadsTest, AWrongAnswerIsTold) {
   wrong.matmul = WrongMatmul;
   kernels::Queue queue{&pool, &wrong}, portable{&pool, &kernels::PortableKernels()};
   kernels::Queue* const queues[] = {&queue, &portable};
-  const draft::HeadsInfo info = HeadKindInfo("hydra++");
+  const draft::HeadsInfo info = PublishedHeadsInfo("hydra++");
   const auto drafters = MakeRandomHeads(info, base, WeightFormat::kBF16, 0, queues, {});
   HeadsOptions options{.queue = &queue, .base = &base};
   options.drafter = drafters[0].get();
   options.portable = drafters[1].get();
-  options.part_weights = PartWeights(info, base.config, base.config.vocab_size);
+  options.part_weights = PartWeights(FileOf(info), base.config, base.config.vocab_size);
   options.tree = Chain(2);
   options.seconds = 0;
   EXPECT_THROW(MeasureHeads(options), InternalError);

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/loaded_model.h"
 #include "eval/random_heads.h"
+#include "load/loaded_model.h"
 
 namespace hydrant::eval {
 namespace {
@@ -17,19 +17,19 @@ quant::WeightFormat FormatOf(const std::string& name) {
   return *format;
 }
 
-std::unique_ptr<engine::LoadedModel> NewModel(const EngineOptions& options, const model::ModelConfig& config) {
-  auto loaded = std::make_unique<engine::LoadedModel>();
+std::unique_ptr<load::LoadedModel> NewModel(const EngineOptions& options, const model::ModelConfig& config) {
+  auto loaded = std::make_unique<load::LoadedModel>();
   loaded->options = options;
   loaded->options.model = config.file;
   loaded->weights.config = config;
-  engine::OpenQueue(*loaded);
+  load::OpenQueue(*loaded);
   return loaded;
 }
 
-bool AddHeads(engine::LoadedModel& loaded, const std::string& kind, const FillProgress& on_progress) {
+bool AddHeads(load::LoadedModel& loaded, const std::string& kind, const FillProgress& on_progress) {
   const EngineOptions& options = loaded.options;
   kernels::Queue* const queues[] = {&loaded.queue};
-  auto drafters = MakeRandomHeads(HeadKindInfo(kind), loaded.weights, FormatOf(options.head_weights),
+  auto drafters = MakeRandomHeads(PublishedHeadsInfo(kind), loaded.weights, FormatOf(options.head_weights),
                                   options.draft_vocab_size, queues, on_progress);
   if (drafters.empty()) return false;
   loaded.drafter = std::move(drafters.front());
@@ -49,11 +49,11 @@ std::vector<std::unique_ptr<Engine>> MakeRandomEngines(const RandomModel& what, 
   model::ModelWeights base;  // copies share the weights
   const size_t count = std::max<size_t>(1, what.heads.size());
   for (size_t i = 0; i < count; ++i) {
-    std::unique_ptr<engine::LoadedModel> loaded = NewModel(options, config);
+    std::unique_ptr<load::LoadedModel> loaded = NewModel(options, config);
     if (i == 0 && !MakeRandomModel(config, FormatOf(options.weights), loaded->queue, on_progress, &base)) return {};
     loaded->weights = base;
     if (!what.heads.empty() && !AddHeads(*loaded, what.heads[i], on_progress)) return {};
-    engine::FinishLoading(*loaded);
+    load::FinishLoading(*loaded);
     engines.push_back(std::make_unique<Engine>(std::move(loaded)));
   }
   return engines;

@@ -13,7 +13,7 @@ namespace hydrant::eval {
 
 struct RandomModel {
   std::string shape;               // of ShapeNames()
-  std::vector<std::string> heads;  // of HeadKindNames()
+  std::vector<std::string> heads;  // of PublishedHeadsNames()
 };
 
 // One engine for each kind of heads over one base; one without heads where there are none. Random heads draft what the

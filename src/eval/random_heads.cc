@@ -1,153 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/random_heads.h"
 
-#include <array>
+#include <algorithm>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
-#include "draft/hydra.h"
-#include "draft/medusa.h"
 
 namespace hydrant::eval {
 namespace {
 
-constexpr std::array<std::string_view, 3> kKinds = {"medusa", "hydra", "hydra++"};
+using draft::HeadPlace;
+
 constexpr uint64_t kSeed = 2;
 
-// What a drafter is made of, by their order in the step; and what they come to.
+// By their order in a step: a prefix layer before the heads.
+std::vector<HeadPlace> PlacesByStep(draft::HeadWeights& weights) {
+  std::vector<HeadPlace> places = weights.Places();
+  std::ranges::stable_partition(places, [](const HeadPlace& place) { return place.head < 0; });
+  return places;
+}
+
+// Blocks that released files repeat are one: only the first gets values.
+bool IsRepeated(const HeadPlace& place, const draft::HeadsInfo& info) {
+  return place.tied_to != nullptr && info.tied_blocks;
+}
+
+// Asks for the matrices of the heads, and sets what is small.
 class HeadFiller {
  public:
-  // Lm heads of the first `draft_vocab` tokens; 0: of all.
-  HeadFiller(const model::ModelConfig& config, quant::WeightFormat format, int64_t draft_vocab)
-      : config_(config), format_(format), random_(kSeed) {
-    for (int32_t token = 0; token < std::min(draft_vocab, config.vocab_size); ++token) token_map_.push_back(token);
-  }
+  HeadFiller(const model::ModelConfig& config, quant::WeightFormat format, int64_t draft_rows)
+      : config_(config), format_(format), draft_rows_(draft_rows), random_(kSeed) {}
 
-  void Square(model::Linear& linear, bool bias) {
-    random_.Add(config_.hidden_size, config_.hidden_size, format_, &linear);
-    if (bias) linear.bias.assign(static_cast<size_t>(config_.hidden_size), 0.01F);
-    linears_.push_back(&linear);
-  }
-  void LmHead(model::Linear& linear, bool bias) {
-    const int64_t outputs = token_map_.empty() ? config_.vocab_size : static_cast<int64_t>(token_map_.size());
-    random_.Add(outputs, config_.hidden_size, format_, &linear);
-    if (bias) linear.bias.assign(static_cast<size_t>(outputs), 0.01F);
-    linears_.push_back(&linear);
-  }
-  void Layer(const model::ModelConfig& config, model::LayerWeights& layer) {
-    random_.AddLayer(config, format_, &layer);
-    layers_.push_back(&layer);
+  void Add(const HeadPlace& place, const draft::HeadsInfo& info) {
+    if (place.decoder_layer != nullptr) {
+      random_.AddLayer(*place.layer_config, format_, place.decoder_layer);
+      return;
+    }
+    const std::vector<checkpoint::TensorRow> rows = draft::RowsOf(place, info, config_, draft_rows_);
+    const auto extent = [&rows](size_t d) { return rows.front().shape[d].value; };
+    if (place.vector != nullptr) {
+      place.vector->assign(static_cast<size_t>(extent(0)), 1.0F);
+      return;
+    }
+    const bool has_bias = rows.size() > 1;
+    if (place.linear != nullptr) AddLinear(extent(0), extent(1), has_bias, *place.linear);
+    if (place.slices == nullptr) return;
+    const auto count = static_cast<int64_t>(place.slices->size());
+    for (model::Linear& slice : *place.slices) {
+      AddLinear(extent(0), extent(1) / count, has_bias && &slice == &place.slices->front(), slice);
+    }
   }
   // For the kernels of `queue`.
   bool Build(const kernels::Queue& queue, const FillProgress& on_progress) { return random_.Build(queue, on_progress); }
-  const std::vector<int32_t>& token_map() const { return token_map_; }
-  uint64_t bytes() const {
-    uint64_t bytes = 0;
-    for (const model::Linear* linear : linears_) bytes += linear->bytes();
-    for (const model::LayerWeights* layer : layers_) bytes += static_cast<uint64_t>(BytesRead(*layer));
-    return bytes;
-  }
 
  private:
+  void AddLinear(int64_t outputs, int64_t inputs, bool has_bias, model::Linear& linear) {
+    random_.Add(outputs, inputs, format_, &linear);
+    if (has_bias) linear.bias.assign(static_cast<size_t>(outputs), 0.01F);
+  }
+
   const model::ModelConfig& config_;
   quant::WeightFormat format_;
+  int64_t draft_rows_;
   RandomWeights random_;
-  std::vector<int32_t> token_map_;
-  std::vector<model::Linear*> linears_;
-  std::vector<model::LayerWeights*> layers_;
 };
 
-// Blocks 2..L of released heads are one (docs/formats.md).
-void TieBlocks(draft::Head& head, int32_t count) {
-  if (count > 0) head.blocks.resize(static_cast<size_t>(count), head.blocks.front());
+void Copy(const HeadPlace& from, const HeadPlace& to) {
+  if (from.linear != nullptr) *to.linear = *from.linear;
+  if (from.slices != nullptr) *to.slices = *from.slices;
+  if (from.vector != nullptr) *to.vector = *from.vector;
+  if (from.decoder_layer != nullptr) *to.decoder_layer = *from.decoder_layer;
 }
 
-using Drafters = std::vector<std::unique_ptr<draft::Drafter>>;
-
-Drafters MakeMedusa(const draft::HeadsInfo& info, const model::ModelWeights& base, HeadFiller& filler,
-                    std::span<kernels::Queue* const> queues, const FillProgress& on_progress) {
-  std::vector<draft::Head> heads(static_cast<size_t>(info.num_heads));
-  for (draft::Head& head : heads) {
-    head.blocks.resize(static_cast<size_t>(info.num_layers));
-    for (model::Linear& block : head.blocks) filler.Square(block, true);
-    filler.LmHead(head.lm_head, false);
-  }
-  Drafters drafters;
-  if (!filler.Build(*queues.front(), on_progress)) return drafters;
-  for (kernels::Queue* queue : queues) {
-    draft::MedusaWeights weights;
-    weights.info = info;
-    weights.heads = heads;
-    weights.token_map = filler.token_map();
-    weights.bytes = filler.bytes();
-    drafters.push_back(draft::MakeIndependentHeads(std::move(weights), base, queue));
-  }
-  return drafters;
-}
-
-draft::PrefixWeights NewPrefix(const draft::HeadsInfo& info, const model::ModelConfig& base) {
-  draft::PrefixWeights prefix;
-  prefix.config = base;
-  prefix.config.num_kv_heads = base.num_heads;
-  prefix.config.rope = {};
-  prefix.config.rope.theta = info.rope_theta;
-  prefix.norm.assign(static_cast<size_t>(base.hidden_size), 1.0F);
-  return prefix;
-}
-
-Drafters MakeHydraHeads(const draft::HeadsInfo& info, const model::ModelWeights& base, HeadFiller& filler,
-                        std::span<kernels::Queue* const> queues, const FillProgress& on_progress) {
-  const bool has_prefix = info.kind == draft::HeadKind::kHydraPrefixMlp;
-  draft::PrefixWeights prefix = NewPrefix(info, base.config);
-  if (has_prefix) filler.Layer(prefix.config, prefix.layer);
-  std::vector<draft::HydraHead> heads(static_cast<size_t>(info.num_heads));
-  for (size_t h = 0; h < heads.size(); ++h) {
-    for (auto* slices : {&heads[h].linear, &heads[h].residual}) {
-      slices->resize(h + 2);
-      for (size_t s = 0; s < slices->size(); ++s) filler.Square((*slices)[s], s == 0);
+// What the heads come to, a repeated block once.
+uint64_t BytesOf(draft::HeadWeights& weights) {
+  uint64_t bytes = 0;
+  for (const HeadPlace& place : weights.Places()) {
+    if (IsRepeated(place, weights.info)) continue;
+    if (place.linear != nullptr) bytes += place.linear->bytes();
+    if (place.slices != nullptr) {
+      for (const model::Linear& slice : *place.slices) bytes += slice.bytes();
     }
-    heads[h].rest.blocks.resize(info.num_layers > 1 ? 1 : 0);
-    for (model::Linear& block : heads[h].rest.blocks) filler.Square(block, true);
-    filler.LmHead(heads[h].rest.lm_head, true);
+    if (place.decoder_layer != nullptr) bytes += static_cast<uint64_t>(BytesRead(*place.decoder_layer));
   }
-  Drafters drafters;
-  if (!filler.Build(*queues.front(), on_progress)) return drafters;
-  const uint64_t bytes = filler.bytes();
-  for (draft::HydraHead& head : heads) TieBlocks(head.rest, info.num_layers - 1);
-  for (kernels::Queue* queue : queues) {
-    draft::HydraWeights weights;
-    weights.info = info;
-    weights.heads = heads;
-    weights.token_map = filler.token_map();
-    if (has_prefix) weights.prefix = std::make_unique<draft::PrefixWeights>(prefix);
-    weights.bytes = bytes;
-    drafters.push_back(draft::MakeHydra(std::move(weights), base, queue));
-  }
-  return drafters;
+  return bytes;
 }
 
 }  // namespace
 
-std::span<const std::string_view> HeadKindNames() { return kKinds; }
+std::span<const std::string_view> PublishedHeadsNames() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const draft::HeadKind* kind : std::views::reverse(draft::HeadKinds())) {  // the simplest first
+      for (const draft::PublishedHeads& heads : kind->published) all.emplace_back(heads.name);
+    }
+    return all;
+  }();
+  return names;
+}
 
-draft::HeadsInfo HeadKindInfo(std::string_view name) {
-  draft::HeadsInfo info;
-  info.name = std::string(name);
-  info.num_heads = 4;
-  info.num_layers = 1;
-  if (name == "medusa") return info;
-  HYDRANT_CHECK(name == "hydra" || name == "hydra++");
-  info.kind = draft::HeadKind::kHydraMlp;
-  info.sequentially_dependent = true;
-  info.lm_head_bias = true;
-  if (name == "hydra++") {
-    info.kind = draft::HeadKind::kHydraPrefixMlp;
-    info.num_layers = 4;
-    info.tied_blocks = true;
+draft::HeadsInfo PublishedHeadsInfo(std::string_view name) {
+  for (const draft::HeadKind* kind : draft::HeadKinds()) {
+    for (const draft::PublishedHeads& heads : kind->published) {
+      if (name == heads.name) return heads.info();
+    }
   }
-  return info;
+  HYDRANT_CHECK(!"heads that no kind publishes");
+  return {};
 }
 
 std::vector<std::unique_ptr<draft::Drafter>> MakeRandomHeads(const draft::HeadsInfo& info,
@@ -155,9 +117,32 @@ std::vector<std::unique_ptr<draft::Drafter>> MakeRandomHeads(const draft::HeadsI
                                                              quant::WeightFormat format, int64_t draft_vocab,
                                                              std::span<kernels::Queue* const> queues,
                                                              const FillProgress& on_progress) {
-  HeadFiller filler(base.config, format, draft_vocab);
-  if (info.kind == draft::HeadKind::kMedusa) return MakeMedusa(info, base, filler, queues, on_progress);
-  return MakeHydraHeads(info, base, filler, queues, on_progress);
+  draft::HeadsFile file;
+  file.info = info;
+  const auto make = [&] { return info.kind->make(file, base.config); };
+  const int64_t all = base.config.vocab_size;
+  const int64_t draft_rows = draft_vocab > 0 ? std::min(draft_vocab, all) : all;
+  const std::unique_ptr<draft::HeadWeights> first = make();
+  for (int32_t token = 0; draft_vocab > 0 && token < draft_rows; ++token) first->token_map.push_back(token);
+  HeadFiller filler(base.config, format, draft_rows);
+  for (const HeadPlace& place : PlacesByStep(*first)) {
+    if (!IsRepeated(place, info)) filler.Add(place, info);
+  }
+  std::vector<std::unique_ptr<draft::Drafter>> drafters;
+  if (!filler.Build(*queues.front(), on_progress)) return drafters;
+  for (const HeadPlace& place : first->Places()) {
+    if (IsRepeated(place, info)) *place.linear = *place.tied_to;
+  }
+  const std::vector<HeadPlace> places = first->Places();
+  for (kernels::Queue* queue : queues) {
+    const std::unique_ptr<draft::HeadWeights> weights = make();
+    const std::vector<HeadPlace> own = weights->Places();
+    for (size_t p = 0; p < places.size(); ++p) Copy(places[p], own[p]);
+    weights->token_map = first->token_map;
+    weights->bytes = BytesOf(*first);
+    drafters.push_back(weights->IntoDrafter(base, queue));
+  }
+  return drafters;
 }
 
 }  // namespace hydrant::eval

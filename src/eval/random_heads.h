@@ -8,20 +8,21 @@
 #include <vector>
 
 #include "draft/drafter.h"
-#include "draft/head_tensors.h"
+#include "draft/heads/head_kind.h"
 #include "eval/random_weights.h"
-#include "kernels/queue.h"
+#include "kernels/ops/queue.h"
 #include "model/weights.h"
 #include "quant/packed_weight.h"
 
 namespace hydrant::eval {
 
-// "medusa" (4 heads of 1 layer), "hydra" (4 of 1), "hydra++" (4 of 4, tied, and a prefix layer): the paper's.
-std::span<const std::string_view> HeadKindNames();
-draft::HeadsInfo HeadKindInfo(std::string_view name);
+// Names of heads as their papers publish them: "medusa" (4 heads of 1 layer), "hydra" (4 of 1), "hydra++" (4 of 4,
+// tied, and a prefix layer).
+std::span<const std::string_view> PublishedHeadsNames();
+draft::HeadsInfo PublishedHeadsInfo(std::string_view name);
 
-// One drafter for each queue, over the same weights. `base` and the queues must outlive them. None when stopped.
-// `draft_vocab`: outputs of the lm heads; 0: one for each token.
+// The shapes of a kind's rows, filled. One drafter for each queue, over the same weights. `base` and the queues must
+// outlive them. None when stopped. `draft_vocab`: outputs of the lm heads; 0: one for each token.
 std::vector<std::unique_ptr<draft::Drafter>> MakeRandomHeads(const draft::HeadsInfo& info,
                                                              const model::ModelWeights& base,
                                                              quant::WeightFormat format, int64_t draft_vocab,

@@ -173,7 +173,7 @@ void CheckMemory(uint64_t bytes, const std::string& what, const std::string& hin
 }
 
 bool RandomWeights::Build(const kernels::Queue& queue, const FillProgress& on_progress) {
-  CheckMemory(bytes_, "the weights", "take fewer bits (--weights w4a8) or a smaller --shape");
+  CheckMemory(bytes_, "the weights", "take fewer bits (EngineOptions::weights w4a8) or a smaller RandomModel::shape");
   auto buffer = std::make_shared<base::PageBuffer>(bytes_, base::PageSize::kHuge);
   const std::shared_ptr<uint8_t> memory(buffer, buffer->data());
   uint64_t done = 0;

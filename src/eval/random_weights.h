@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
-#include "kernels/queue.h"
+#include "kernels/ops/queue.h"
 #include "model/weights.h"
 #include "quant/packed_weight.h"
 

@@ -70,7 +70,7 @@ double ReadOnce(base::ThreadPool& pool, const kernels::KernelTable& table, const
   RunOn(pool, threads, [&](int thread) {
     const Share share = ShareOf(bytes, threads, thread);
     uint64_t sum = 0;
-    for (int64_t pass = 0; pass < passes; ++pass) sum += table.peak.read_lines(data + share.begin, share.bytes);
+    for (int64_t pass = 0; pass < passes; ++pass) sum += table.peak->read_lines(data + share.begin, share.bytes);
     sums[static_cast<size_t>(thread) * 8] = sum;
   });
   const double seconds = Seconds(start);
@@ -119,8 +119,8 @@ double RooflineProbe::ReadGbPerSecond() {
 
 double RooflineProbe::MultiplyGmacPerSecond(kernels::PeakType type) {
   double best = 0;
-  for (int64_t l = 0; l < table_->peak.num_loops; ++l) {
-    const kernels::PeakLoop& loop = table_->peak.loops[l];
+  for (int64_t l = 0; l < table_->peak->num_loops; ++l) {
+    const kernels::PeakLoop& loop = table_->peak->loops[l];
     if (loop.type == type) best = std::max(best, MultiplyOnce(*pool_, loop, pool_->num_threads()));
   }
   return best;
@@ -140,9 +140,9 @@ Roofline MeasureRoofline(const RooflineOptions& options) {
       roofline.reads.push_back({.threads = threads, .pages = pages, .gb_s = {}});
     }
     for (const kernels::KernelTable* table : options.tables) {
-      for (int64_t l = 0; l < table->peak.num_loops; ++l) {
+      for (int64_t l = 0; l < table->peak->num_loops; ++l) {
         roofline.multiplies.push_back(
-            {.table = table, .loop = &table->peak.loops[l], .threads = threads, .gmac_s = {}});
+            {.table = table, .loop = &table->peak->loops[l], .threads = threads, .gmac_s = {}});
       }
     }
   }

@@ -51,7 +51,7 @@ TEST(RooflineTest, MeasuresEveryLoopOfEveryTableOnOneAndAllThreads) {
     EXPECT_LE(read.gb_s.min, read.gb_s.median);
   }
   size_t loops = 0;
-  for (const kernels::KernelTable* table : options.tables) loops += static_cast<size_t>(table->peak.num_loops);
+  for (const kernels::KernelTable* table : options.tables) loops += static_cast<size_t>(table->peak->num_loops);
   ASSERT_EQ(roofline.multiplies.size(), 2 * loops);
   for (const MultiplyRate& rate : roofline.multiplies) EXPECT_GT(rate.gmac_s.min, 0) << rate.loop->instruction;
 }

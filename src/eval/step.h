@@ -10,7 +10,7 @@
 
 #include "eval/roofline.h"
 #include "eval/spread.h"
-#include "kernels/queue.h"
+#include "kernels/ops/queue.h"
 #include "model/decoder.h"
 #include "model/weights.h"
 #include "quant/packed_weight.h"

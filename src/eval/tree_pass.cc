@@ -16,7 +16,8 @@ TreePass::TreePass(kernels::Queue* queue, const model::ModelWeights* weights, DT
       decoder_(queue, weights),
       pool_(model::KvShapeFor(weights->config, kv_type), (context + max_rows) / kernels::kBlockPositions + 1),
       table_(&pool_) {
-  CheckMemory(pool_.num_bytes(), "keys and values", "take a smaller --context, or --kv-type bf16");
+  CheckMemory(pool_.num_bytes(), "keys and values",
+              "take a smaller StepOptions::context, or EngineOptions::kv_type bf16");
   const bool fits = table_.Reserve(context + max_rows);
   HYDRANT_CHECK(fits);
   FillContext();

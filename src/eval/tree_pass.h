@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/queue.h"
+#include "kernels/ops/queue.h"
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
 #include "model/row_batch.h"

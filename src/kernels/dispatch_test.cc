@@ -56,13 +56,14 @@ TEST_F(DispatchTest, PortableIsAlwaysThereAndAutoIsTheBest) {
   EXPECT_EQ(&KernelsFor("auto"), best);
   for (const KernelTable* table : tables) EXPECT_EQ(&KernelsFor(table->name), table);
   EXPECT_THAT(CpuTargetNames(),
-              testing::ElementsAre("auto", "portable", "avx2", "avx-vnni", "avx512", "amx-quads", "amx", "amx-twin"));
+              testing::ElementsAre("auto", "portable", "avx2", "avx-vnni", "avx512", "amx", "amx-twin"));
 }
 
 TEST_F(DispatchTest, AutoTakesTilesOfQuadsForSmallModels) {
   const KernelTable& best = KernelsFor("auto");
   const bool tiles = best.name == std::string("amx");
   EXPECT_STREQ(KernelsForModel("auto", 256).name, tiles ? "amx-quads" : best.name);
+  EXPECT_STREQ(KernelsForModel("auto", 256).target, best.name) << "users do not see the difference";
   EXPECT_EQ(&KernelsForModel("auto", 4096), &best);
   for (const KernelTable* table : AvailableKernels()) {
     EXPECT_EQ(&KernelsForModel(table->name, 256), table);
@@ -82,7 +83,7 @@ TEST_F(DispatchTest, TheVariableDecidesForAutoOnly) {
 
 TEST_F(DispatchTest, UnknownNamesAreRefusedWithTheNearest) {
   const UserError error = Caught([] { KernelsFor("avx-512"); });
-  EXPECT_THAT(error.what(), HasSubstr("--cpu-target 'avx-512' is unknown"));
+  EXPECT_THAT(error.what(), HasSubstr("EngineOptions::cpu_target 'avx-512' is unknown"));
   for (const std::string_view name : CpuTargetNames()) EXPECT_THAT(error.what(), HasSubstr(std::string(name)));
   EXPECT_THAT(error.hint(), HasSubstr("avx512"));
 }
@@ -108,6 +109,7 @@ TEST_F(DispatchTest, TheAmxTwinRunsEverywhereButIsNeverChosen) {
   EXPECT_STREQ(KernelsFor("amx-twin").name, "amx-twin");
   EXPECT_STRNE(KernelsFor("auto").name, "amx-twin");
   EXPECT_TRUE(KernelsFor("amx-twin").quad_codes);
+  EXPECT_TRUE(KernelsFor("amx-twin").multiplies_by_tiles);
 }
 
 }  // namespace

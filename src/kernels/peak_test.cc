@@ -26,7 +26,7 @@ TEST(PeakTest, EveryLineIsReadOnceOnEveryTarget) {
   for (const KernelTable* table : AvailableKernels()) {
     uint64_t sum = 0;
     for (size_t lines = 0; lines <= kLines; ++lines) {
-      EXPECT_EQ(table->peak.read_lines(data.get(), static_cast<int64_t>(lines * 64)), sum)
+      EXPECT_EQ(table->peak->read_lines(data.get(), static_cast<int64_t>(lines * 64)), sum)
           << table->name << ", " << lines << " lines";
       for (size_t word = 0; lines < kLines && word < 8; ++word) {
         uint64_t value = 0;
@@ -39,9 +39,9 @@ TEST(PeakTest, EveryLineIsReadOnceOnEveryTarget) {
 
 TEST(PeakTest, EveryProductIsCountedOnEveryTarget) {
   for (const KernelTable* table : AvailableKernels()) {
-    EXPECT_GT(table->peak.num_loops, 0) << table->name;
-    for (int64_t l = 0; l < table->peak.num_loops; ++l) {
-      const PeakLoop& loop = table->peak.loops[l];
+    EXPECT_GT(table->peak->num_loops, 0) << table->name;
+    for (int64_t l = 0; l < table->peak->num_loops; ++l) {
+      const PeakLoop& loop = table->peak->loops[l];
       for (const int64_t rounds : {int64_t{0}, int64_t{1}, int64_t{1000}}) {
         const PeakResult result = loop.run(rounds);
         EXPECT_EQ(result.sum, result.macs) << table->name << " " << loop.instruction << ", " << rounds << " rounds";
@@ -53,9 +53,9 @@ TEST(PeakTest, EveryProductIsCountedOnEveryTarget) {
 
 TEST(PeakTest, SumsAreExactUpToTheMostRounds) {
   const KernelTable& best = *AvailableKernels().back();
-  for (int64_t l = 0; l < best.peak.num_loops; ++l) {
-    const PeakResult result = best.peak.loops[l].run(kMaxPeakRounds);
-    EXPECT_EQ(result.sum, result.macs) << best.name << " " << best.peak.loops[l].instruction;
+  for (int64_t l = 0; l < best.peak->num_loops; ++l) {
+    const PeakResult result = best.peak->loops[l].run(kMaxPeakRounds);
+    EXPECT_EQ(result.sum, result.macs) << best.name << " " << best.peak->loops[l].instruction;
   }
 }
 

@@ -23,7 +23,7 @@ kernels::KvLayer LayerOf(const LayerShape& layer, DType dtype) {
 // small pages at once: all threads come to a new block at a time, and wait 80 to 120 us for its eight pages (AMD Zen 4,
 // in a virtual machine), where one call brings a page a microsecond.
 constexpr size_t kHugePage = size_t{2} << 20, kMostInHugePages = size_t{64} << 20;
-constexpr const char* kHint = "ask for fewer tokens, or use --kv-type bf16";
+constexpr const char* kHint = "ask for fewer tokens, or use EngineOptions::kv_type bf16";
 
 base::PageBuffer MemoryFor(size_t bytes, size_t segment_bytes) {
   const bool huge = bytes >= kHugePage && segment_bytes <= kMostInHugePages;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/page_buffer.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 #include "kv/block_index.h"
 
 namespace hydrant::kv {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 #include "kv/kv_cache.h"
 #include "model/layer.h"
 #include "model/row_batch.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "kernels/matmul_attend.h"
+#include "kernels/ops/matmul_attend.h"
 
 namespace hydrant::model {
 namespace {

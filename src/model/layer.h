@@ -5,9 +5,9 @@
 #include <array>
 #include <span>
 
-#include "kernels/attention_ops.h"
-#include "kernels/ops.h"
-#include "kernels/workspaces.h"
+#include "kernels/ops/attention_ops.h"
+#include "kernels/ops/ops.h"
+#include "kernels/ops/workspaces.h"
 #include "model/model_config.h"
 #include "model/weights.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/test_util.h"
+#include "kernels/test_util/test_util.h"
 #include "kv/kv_cache.h"
 #include "model/linear_packer.h"
 #include "model/model_config.h"

@@ -41,7 +41,7 @@ struct ModelConfig {
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
   bool qk_norm = false;
   int32_t bos_token_id = -1;  // -1 = none
-  // What ends generation, by file. (Which of them count: engine/end_of_turn.h.)
+  // What ends generation, by file. (Which of them count: load/end_of_turn.h.)
   std::vector<int32_t> generation_eos_token_ids;  // generation_config.json
   std::vector<int32_t> config_eos_token_ids;      // config.json
 };

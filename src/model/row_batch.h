@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 namespace hydrant::model {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/test_util.h"
+#include "kernels/test_util/test_util.h"
 #include "quant/pack.h"
 
 namespace hydrant::model {

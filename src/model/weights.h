@@ -9,7 +9,7 @@
 
 #include "checkpoint/tensor_source.h"
 #include "checkpoint/tensor_table.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 #include "model/model_config.h"
 #include "quant/packed_weight.h"
 #include "tensor/tensor.h"

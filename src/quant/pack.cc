@@ -257,7 +257,7 @@ std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat
     throw FileError(matrix.file,
                     "tensor '" + matrix.name + "' has " + std::to_string(matrix.inputs()) + " inputs, at most " +
                         std::to_string(kernels::kMaxPackedInputs) + " fit the 32-bit sums of " + NameOf(format),
-                    "keep it in floats: --weights stored");
+                    "keep it in floats: EngineOptions::weights stored");
   }
   auto packed = std::make_shared<PackedWeight>();
   packed->format = FormatFor(format, matrix.inputs());

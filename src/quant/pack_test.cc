@@ -11,7 +11,7 @@
 
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
-#include "kernels/matmul.h"
+#include "kernels/ops/matmul.h"
 
 namespace hydrant::quant {
 namespace {

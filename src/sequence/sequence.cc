@@ -53,9 +53,9 @@ void Sequence::Publish() {
 void Sequence::TakeFirst(std::span<const float> logits) {
   const bool argmax = request_.accept.rule == AcceptRule::kTypical && request_.accept.root == RootChoice::kArgmax &&
                       request_.sampling.temperature > 0;  // at 0 it is the exact rule
-  const kernels::TokenHistory history{.prompt = request_.prompt_ids, .output = {}, .path = {}};
-  const int32_t token =
-      argmax ? kernels::Argmax(logits) : kernels::ChooseToken(logits, request_.sampling, history, noise_, 0, scratch_);
+  const sampling::TokenHistory history{.prompt = request_.prompt_ids, .output = {}, .path = {}};
+  const int32_t token = argmax ? sampling::Argmax(logits)
+                               : sampling::ChooseToken(logits, request_.sampling, history, noise_, 0, scratch_);
   Append(token, 0);
 }
 

@@ -11,8 +11,8 @@
 
 #include "draft/drafter.h"
 #include "hydrant/generation.h"
-#include "kernels/choose.h"
 #include "kv/kv_cache.h"
+#include "sampling/choose.h"
 #include "sequence/text_collector.h"
 #include "tree/token_tree.h"
 #include "verify/verify.h"
@@ -82,7 +82,7 @@ class Sequence {
   tree::TokenTree& tree() { return tree_; }
   draft::DraftState* draft_state() { return draft_state_.get(); }
   bool drafts() const { return drafter_ != nullptr; }
-  kernels::NoiseCache& noise() { return noise_; }
+  sampling::NoiseCache& noise() { return noise_; }
   verify::Verifier& verifier() { return verifier_; }
   PhaseTimes& times() { return result_.phase_ms; }
   // A step with the tree of that number, of `count`.
@@ -108,7 +108,7 @@ class Sequence {
   std::vector<int32_t> tokens_, output_depth_;
   kv::BlockTable table_;
   std::unique_ptr<draft::DraftState> draft_state_;
-  kernels::NoiseCache noise_;
+  sampling::NoiseCache noise_;
   verify::Verifier verifier_;
   tree::TokenTree tree_;
   TextCollector text_;

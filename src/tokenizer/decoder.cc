@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "hydrant/error.h"
-#include "tokenizer/byte_level.h"
+#include "tokenizer/json/byte_level.h"
 #include "tokenizer/utf8.h"
 
 namespace hydrant::tokenizer {

@@ -10,10 +10,10 @@
 #include "base/mapped_file.h"
 #include "hydrant/error.h"
 #include "tests/test_data.h"
-#include "tokenizer/charsmap.h"
 #include "tokenizer/loaders.h"
-#include "tokenizer/protobuf.h"
-#include "tokenizer/sentencepiece_model.h"
+#include "tokenizer/sentencepiece/charsmap.h"
+#include "tokenizer/sentencepiece/protobuf.h"
+#include "tokenizer/sentencepiece/sentencepiece_model.h"
 
 namespace hydrant::tokenizer {
 namespace {

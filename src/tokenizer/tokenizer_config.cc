@@ -174,7 +174,9 @@ void ReadUnfollowed(const JsonView& config, ConfigRules* rules) {
     }
   }
   if (Flag(config, "use_default_system_prompt")) {
-    warn("'use_default_system_prompt' is true and not followed (transformers has none since 4.44); give --system");
+    warn(
+        "'use_default_system_prompt' is true and not followed (transformers has none since 4.44); give "
+        "ChatMessage::system");
   }
   if (Flag(config, "clean_up_tokenization_spaces")) {
     rules->notes.push_back(config.file() +

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tokenizer/byte_level.h"
 #include "tokenizer/decoder.h"
+#include "tokenizer/json/byte_level.h"
 
 namespace hydrant::tokenizer {
 namespace {

@@ -126,7 +126,7 @@ NamedTopology ParseTree(const std::string& text, const std::string& where) {
   const std::string nearest = base::Nearest(text, PresetNames());
   std::string hint;
   if (!nearest.empty()) hint.append("did you mean '").append(nearest).append("'? ");
-  hint += where == "--tree" ? "a tree is auto, a JSON file," : "a tree is a JSON file,";
+  hint += where == kTreeOption ? "a tree is auto, a JSON file," : "a tree is a JSON file,";
   hint += " a list such as [[0],[0,0],[1]], or one of:";
   for (const std::string_view name : PresetNames()) hint.append(" ").append(name);
   const std::string shown = base::DumpJson(Json(text.substr(0, 100)));

@@ -25,7 +25,8 @@ Topology Preset(std::string_view name);  // throws UserError with the nearest na
 // A preset name, a JSON file of at most 4 MiB (a list; or an object {"tree": [...]} / {"name": ..., "choices": [...]} /
 // trees.json's {"trees": [{"nodes": .., "choices": [...]}], "default": i}), or a literal JSON list ("[[0],[0,0],[1]]").
 // `where` names the source in errors. Throws UserError.
-NamedTopology ParseTree(const std::string& text, const std::string& where = "--tree");
+inline constexpr const char* kTreeOption = "EngineOptions::tree";
+NamedTopology ParseTree(const std::string& text, const std::string& where = kTreeOption);
 // The JSON spellings alone, no names and no files.
 Topology ParseTreeJson(std::string_view text, const std::string& where);
 NamedTopology ReadTreeFile(const std::string& path);

@@ -69,14 +69,16 @@ TEST(ParseTest, FileErrorsBeginWithTheFile) {
 }
 
 TEST(ParseTest, RefusalsQuoteThePath) {
-  EXPECT_EQ(Refusal("[[0],[0,0,0]]"), "--tree: path [0,0,0] lacks its prefix [0,0], which is not listed");
-  EXPECT_EQ(Refusal("[[0],[0,-1]]"), "--tree: path [0,-1] has the rank -1, expected an integer from 0 to 4095");
-  EXPECT_EQ(Refusal("[[0],[0.5]]"), "--tree: path [0.5] has the rank 0.5, expected an integer from 0 to 4095");
+  EXPECT_EQ(Refusal("[[0],[0,0,0]]"), "EngineOptions::tree: path [0,0,0] lacks its prefix [0,0], which is not listed");
+  EXPECT_EQ(Refusal("[[0],[0,-1]]"),
+            "EngineOptions::tree: path [0,-1] has the rank -1, expected an integer from 0 to 4095");
+  EXPECT_EQ(Refusal("[[0],[0.5]]"),
+            "EngineOptions::tree: path [0.5] has the rank 0.5, expected an integer from 0 to 4095");
   EXPECT_THAT(Refusal("[[9223372036854775808]]"), HasSubstr("has the rank 9223372036854775808, expected"));
-  EXPECT_THAT(Refusal("[[1e999]]"), StartsWith("--tree: "));
+  EXPECT_THAT(Refusal("[[1e999]]"), StartsWith("EngineOptions::tree: "));
   EXPECT_THAT(Refusal("[[true]]"), HasSubstr("path [true] has the rank true"));
   EXPECT_THAT(Refusal("[[[0]]]"), HasSubstr("has the rank [0]"));
-  EXPECT_EQ(Refusal("[0,0]"), "--tree: '[0]' is 0, expected a path: a list of child ranks such as [0,1]");
+  EXPECT_EQ(Refusal("[0,0]"), "EngineOptions::tree: '[0]' is 0, expected a path: a list of child ranks such as [0,1]");
   EXPECT_THAT(Refusal("[]"), HasSubstr("the tree is empty"));
   EXPECT_THAT(Refusal("[[]]"), HasSubstr("is empty"));
   EXPECT_THAT(Refusal("[[0],[0]]"), HasSubstr("path [0] is listed twice"));
@@ -99,7 +101,7 @@ TEST(ParseTest, UnknownNameSuggestsTheNearest) {
     ParseTree("mc_sim_7b_36");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "--tree: \"mc_sim_7b_36\" is neither a preset nor a file");
+    EXPECT_STREQ(error.what(), "EngineOptions::tree: \"mc_sim_7b_36\" is neither a preset nor a file");
     EXPECT_THAT(error.hint(), StartsWith("did you mean 'mc_sim_7b_63'?"));
     EXPECT_THAT(error.hint(), HasSubstr("zephyr_stage2"));
   }

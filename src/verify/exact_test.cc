@@ -20,12 +20,12 @@ constexpr size_t kLength = 60;
 const std::vector<int32_t> kPrompt = {3, 1, 4, 1, 5};
 
 std::vector<int32_t> PlainDecoding(const SamplingOptions& options) {
-  kernels::NoiseCache noise(&kernels::PortableKernels(), options.seed, kToyVocab);
+  sampling::NoiseCache noise(&kernels::PortableKernels(), options.seed, kToyVocab);
   std::vector<int32_t> output, context = kPrompt;
   std::vector<float> scratch;
   while (output.size() < kLength) {
-    output.push_back(kernels::ChooseToken(ToyLogits(context), options, {kPrompt, output, {}}, noise,
-                                          static_cast<int64_t>(output.size()), scratch));
+    output.push_back(sampling::ChooseToken(ToyLogits(context), options, {kPrompt, output, {}}, noise,
+                                           static_cast<int64_t>(output.size()), scratch));
     context.push_back(output.back());
   }
   return output;
@@ -33,7 +33,7 @@ std::vector<int32_t> PlainDecoding(const SamplingOptions& options) {
 
 // A drafter that knows the base model too well, but for some noise: so walks go deep and end everywhere.
 void Draft(std::mt19937& random, const SamplingOptions& options, bool coupled, std::span<const int32_t> output,
-           kernels::NoiseCache& noise, tree::TokenTree& drafted) {
+           sampling::NoiseCache& noise, tree::TokenTree& drafted) {
   const tree::Topology& topology = drafted.topology;
   drafted.tokens.assign(static_cast<size_t>(topology.num_nodes()), output.back());
   std::vector<float> scratch;
@@ -44,8 +44,8 @@ void Draft(std::mt19937& random, const SamplingOptions& options, bool coupled, s
     std::vector<float> logits = ToyLogits(ContextOf(drafted, node, kPrompt, output));
     for (float& logit : logits) logit += normal(random);
     const auto position = static_cast<int64_t>(output.size()) + topology.depth()[n];
-    kernels::RankCandidates(logits, options, coupled, {kPrompt, output, {}}, noise, position,
-                            topology.num_children()[n], scratch, ranked);
+    sampling::RankCandidates(logits, options, coupled, {kPrompt, output, {}}, noise, position,
+                             topology.num_children()[n], scratch, ranked);
     tree::FillChildren(topology.first_child()[n], topology.num_children()[n], ranked.data(), drafted.tokens.data());
   }
 }
@@ -69,13 +69,13 @@ struct Decoded {
 
 Decoded TreeDecoding(const SamplingOptions& options, const tree::Topology* fixed, bool coupled, uint32_t seed) {
   std::mt19937 random(seed);
-  kernels::NoiseCache noise(&kernels::PortableKernels(), options.seed, kToyVocab);
+  sampling::NoiseCache noise(&kernels::PortableKernels(), options.seed, kToyVocab);
   Verifier verifier;
   const AcceptOptions accept;
   std::vector<float> scratch;
   Decoded decoded;
   std::vector<int32_t>& output = decoded.output;
-  output.push_back(kernels::ChooseToken(ToyLogits(kPrompt), options, {kPrompt, {}, {}}, noise, 0, scratch));
+  output.push_back(sampling::ChooseToken(ToyLogits(kPrompt), options, {kPrompt, {}, {}}, noise, 0, scratch));
   double steps = 0;
   for (; output.size() < kLength; ++steps) {
     tree::TokenTree drafted;
@@ -137,7 +137,7 @@ TEST(ExactTest, WalksByHand) {
   std::fill_n(logits.data(), 5 * logits.stride(), 0.0F);
   const SamplingOptions sampling;
   const AcceptOptions accept;
-  kernels::NoiseCache noise(&kernels::PortableKernels(), 0, 10);
+  sampling::NoiseCache noise(&kernels::PortableKernels(), 0, 10);
   const std::vector<int32_t> output = {9};
   VerifyInput input;
   input.tree = &drafted;

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/choose.h"
+#include "sampling/choose.h"
 #include "tensor/tensor.h"
 #include "tree/token_tree.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "kernels/math_inl.h"
+#include "kernels/generic/math_inl.h"
 #include "verify/verify.h"
 
 namespace hydrant::verify {
@@ -32,7 +32,7 @@ double ReadRow(std::span<const float> logits, const SamplingOptions& sampling, c
                std::vector<float>& scaled, std::vector<double>& probs) {
   scaled.resize(logits.size());
   probs.resize(logits.size());
-  kernels::ProcessLogits(logits, {.temperature = sampling.temperature}, {}, scaled);
+  sampling::ProcessLogits(logits, {.temperature = sampling.temperature}, {}, scaled);
   for (size_t t = 0; t < probs.size(); ++t) probs[t] = kernels::ExpDouble(scaled[t]);
   const double sum = Sum(probs.size(), [&](size_t t) { return probs[t]; });
   if (!(sum > 0)) return std::numeric_limits<double>::infinity();  // no finite logit: nothing is likely
@@ -72,7 +72,8 @@ Verdict Verifier::AcceptTypical(const VerifyInput& input) {
   verdict.path.erase(verdict.path.begin());
   path_tokens_.clear();
   for (const tree::NodeId node : verdict.path) path_tokens_.push_back(tokens[static_cast<size_t>(node)]);
-  verdict.bonus = input.accept->root == RootChoice::kArgmax ? kernels::Argmax(RowOf(input, best)) : Choose(input, best);
+  verdict.bonus =
+      input.accept->root == RootChoice::kArgmax ? sampling::Argmax(RowOf(input, best)) : Choose(input, best);
   return verdict;
 }
 

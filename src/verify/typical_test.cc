@@ -55,7 +55,7 @@ struct Fixture {
   SamplingOptions sampling;
   AcceptOptions accept = {.rule = AcceptRule::kTypical, .root = RootChoice::kArgmax};
   std::vector<int32_t> prompt, output;
-  kernels::NoiseCache noise = kernels::NoiseCache(&kernels::PortableKernels(), 3, kToyVocab);
+  sampling::NoiseCache noise = sampling::NoiseCache(&kernels::PortableKernels(), 3, kToyVocab);
   Verifier verifier;
 
   Verdict Accept() {
@@ -82,7 +82,7 @@ TEST(TypicalTest, EqualsTheNaiveRule) {
     for (tree::NodeId node = 0; node < f.drafted.topology.num_nodes(); ++node) {
       const auto n = static_cast<size_t>(node);
       std::vector<int32_t> ranked;
-      kernels::TopK(ToyLogits(ContextOf(f.drafted, node, {}, f.output)), kToyVocab, ranked);
+      sampling::TopK(ToyLogits(ContextOf(f.drafted, node, {}, f.output)), kToyVocab, ranked);
       if (random() % 3 == 0) std::shuffle(ranked.begin(), ranked.end(), random);
       for (int32_t i = 0; i < f.drafted.topology.num_children()[n]; ++i) {
         f.drafted.tokens[static_cast<size_t>(f.drafted.topology.first_child()[n] + i)] = ranked[static_cast<size_t>(i)];
@@ -98,7 +98,7 @@ TEST(TypicalTest, EqualsTheNaiveRule) {
         NaivePath(f.drafted, f.logits, f.sampling.temperature, f.accept.epsilon, f.accept.alpha);
     ASSERT_EQ(verdict.path, expected) << round;
     const tree::NodeId last = expected.empty() ? 0 : expected.back();
-    ASSERT_EQ(verdict.bonus, kernels::Argmax(f.logits.row_span(last)));
+    ASSERT_EQ(verdict.bonus, sampling::Argmax(f.logits.row_span(last)));
     accepted += expected.size();
     deepest = std::max(deepest, expected.size());
   }
@@ -158,13 +158,13 @@ TEST(TypicalTest, SampledRootGoesThroughTheFullChain) {
   std::vector<float> scratch;
   bool other = false;
   for (uint64_t seed = 0; seed < 50; ++seed) {
-    f.noise = kernels::NoiseCache(&kernels::PortableKernels(), seed, kToyVocab);
+    f.noise = sampling::NoiseCache(&kernels::PortableKernels(), seed, kToyVocab);
     const Verdict verdict = f.Accept();
     EXPECT_THAT(verdict.path, ElementsAre(1));
     EXPECT_TRUE(verdict.bonus == 0 || verdict.bonus == 2);
     const std::vector<int32_t> path = {5};
     EXPECT_EQ(verdict.bonus,
-              kernels::ChooseToken(f.logits.row_span(1), f.sampling, {{}, f.output, path}, f.noise, 2, scratch));
+              sampling::ChooseToken(f.logits.row_span(1), f.sampling, {{}, f.output, path}, f.noise, 2, scratch));
     other |= verdict.bonus == 2;
   }
   EXPECT_TRUE(other);

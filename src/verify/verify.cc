@@ -17,9 +17,9 @@ Verdict Verifier::Accept(const VerifyInput& input) {
 }
 
 int32_t Verifier::Choose(const VerifyInput& input, tree::NodeId node) {
-  const kernels::TokenHistory history = {input.prompt, input.output, path_tokens_};
+  const sampling::TokenHistory history = {input.prompt, input.output, path_tokens_};
   const auto position = static_cast<int64_t>(input.output.size() + path_tokens_.size());
-  return kernels::ChooseToken(RowOf(input, node), *input.sampling, history, *input.noise, position, scratch_);
+  return sampling::ChooseToken(RowOf(input, node), *input.sampling, history, *input.noise, position, scratch_);
 }
 
 std::span<const float> RowOf(const VerifyInput& input, tree::NodeId node) {

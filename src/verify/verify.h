@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "hydrant/generation.h"
-#include "kernels/choose.h"
+#include "sampling/choose.h"
 #include "tree/token_tree.h"
 
 namespace hydrant::verify {
@@ -26,9 +26,9 @@ struct VerifyInput {
   std::span<const int32_t> rows;  // [N] each node's row of logits; empty: row i is node i's
   const SamplingOptions* sampling = nullptr;
   const AcceptOptions* accept = nullptr;
-  std::span<const int32_t> prompt;       // history for penalties
-  std::span<const int32_t> output;       // tokens generated so far; the last one is the tree's root
-  kernels::NoiseCache* noise = nullptr;  // of this sequence; output.size() is the position of a child of the root
+  std::span<const int32_t> prompt;        // history for penalties
+  std::span<const int32_t> output;        // tokens generated so far; the last one is the tree's root
+  sampling::NoiseCache* noise = nullptr;  // of this sequence; output.size() is the position of a child of the root
 };
 
 // The base model's logits at `node` [V].

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "draft/heads/head_kind.h"
+#include "draft/heads/hydra_weights.h"
+#include "draft/heads/medusa_weights.h"
+
+namespace hydrant::draft {
+
+std::span<const HeadKind* const> HeadKinds() {
+  static constexpr std::array<const HeadKind*, 2> kKinds{&kHydraKind, &kMedusaKind};
+  return kKinds;
+}
+
+}  // namespace hydrant::draft

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a heads folder holds.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/tensor_source.h"
+
+namespace hydrant::draft {
+
+struct HeadKind;  // head_kind.h
+struct HeadLayout;
+
+struct HeadsInfo {
+  const HeadKind* kind = nullptr;
+  const HeadLayout* rows = nullptr;     // how the file spells the tensors
+  std::string name;                     // "medusa", "hydra", "hydra++"
+  std::string layout;                   // Medusa: "a" .. "f" (docs/formats.md); Hydra: the hydra_head_arch
+  std::string config_file;              // path of config.json (of the heads), for errors; empty when there is none
+  std::string weights_file;             // display name
+  int32_t num_heads = 0;                // K, from the keys
+  int32_t num_layers = 0;               // blocks of one head, the input block included, from the keys
+  bool sequentially_dependent = false;  // Hydra's grounded_heads
+  bool own_lm_heads = true;             // false: logits through the base's lm head or one shared head
+  bool shared_lm_head = false;          // one lm head for all heads, in the file
+  bool lm_head_bias = false;
+  bool block_bias = true;
+  bool tied_blocks = false;  // blocks 2..L of each head are one block
+  bool has_token_map = false;
+  int64_t hidden_layer_offset = 0;
+  double rope_theta = 10000.0;                        // prefix layer
+  int64_t num_kv_heads = 0;                           // likewise; 0: as its key projection has rows
+  std::string base_model;                             // base_model_name_or_path: information, never followed
+  std::vector<std::pair<std::string, double>> facts;  // settings that only its kind has: for `inspect`
+  std::vector<std::string> warnings;
+};
+
+struct HeadsFile {
+  HeadsInfo info;
+  std::unique_ptr<checkpoint::TensorSource> tensors;
+};
+
+// Opens a heads folder (or a whole model that holds heads) and says what it is. Throws FileError: no heads, unknown
+// architecture, cross-attn and eagle-attn (by name), ungrounded prefix-mlp, LoRA tensors that are not zero.
+HeadsFile OpenHeads(const std::string& folder);
+
+// True when the folder holds draft heads that this version can name, without reading them all: for `inspect`.
+bool HoldsHeads(const std::string& folder);
+
+}  // namespace hydrant::draft

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/heads/hydra_weights.h"
+
+#include <array>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+#include "draft/heads/hydra.h"
+#include "draft/heads/medusa_weights.h"
+#include "hydrant/error.h"
+#include "model/contradictions.h"
+
+namespace hydrant::draft {
+namespace {
+
+using checkpoint::ShardAxis;
+
+constexpr int32_t kMostLayers = 64;
+constexpr std::string_view kFirst = "first_linear", kResidual = "first_residual";
+constexpr std::string_view kPrefixLayer = "prefix_layer", kPrefixNorm = "prefix_norm";
+constexpr const char* kPrefix = "prefix_embeding_layer.";  // the authors' spelling
+constexpr const char* kRotaryTable = "prefix_embeding_layer.layers.0.self_attn.rotary_emb.inv_freq";
+
+constexpr HeadTensor Block(const char* note = "") {
+  return {.role = kBlock,
+          .name = "hydra_mlp.#.#.linear",
+          .outputs = Size::kHiddenSize,
+          .inputs = Size::kHiddenSize,
+          .bias = Bias::kRequired,
+          .note = note};
+}
+
+constexpr HeadTensor FirstBlock(std::string_view role, const char* name) {
+  return {
+      .role = role, .name = name, .outputs = Size::kHiddenSize, .inputs = Size::kFirstInputs, .bias = Bias::kRequired};
+}
+
+constexpr HeadTensor LmHead(const char* name) {
+  return {.role = kLmHead,
+          .name = name,
+          .outputs = Size::kDraftRows,
+          .inputs = Size::kHiddenSize,
+          .bias = Bias::kRequired,
+          .shard = ShardAxis::kVocabulary};
+}
+
+constexpr HeadTensor Unused(const char* name) { return {.role = "unused", .name = name, .form = Form::kUnused}; }
+
+constexpr HeadTensor kMlp[] = {FirstBlock(kFirst, "hydra_mlp.#.#.linear"),
+                               FirstBlock(kResidual, "hydra_mlp.#.#.res_connection"), Block(),
+                               LmHead("hydra_lm_head.#")};
+constexpr HeadTensor kUngrounded[] = {Block("ungrounded heads see the hidden state alone"), LmHead("hydra_lm_head.#")};
+constexpr HeadTensor kPrefixMlp[] = {
+    FirstBlock(kFirst, "hydra_mlp.#.#.linear"),
+    FirstBlock(kResidual, "hydra_mlp.#.#.res_connection"),
+    Block(),
+    LmHead("hydra_lm_head.#.1"),
+    {.role = kPrefixLayer, .name = "prefix_embeding_layer.layers.0.", .form = Form::kDecoderLayer},
+    {.role = kPrefixNorm, .name = "prefix_embeding_layer.norm", .form = Form::kVector, .outputs = Size::kHiddenSize},
+    Unused("prefix_embeding_layer.embed_tokens.weight"),
+    Unused(kRotaryTable),
+};
+
+// Dropout takes the even places of prefix-mlp's Sequential.
+constexpr HeadLayout kMlpLayout = {.name = "mlp", .tensors = kMlp};
+constexpr HeadLayout kUngroundedLayout = {.name = "mlp", .tensors = kUngrounded};
+constexpr HeadLayout kPrefixLayout = {.name = "prefix-mlp", .tensors = kPrefixMlp, .first_place = 1, .place_step = 2};
+
+const HeadLayout& LayoutOf(const base::JsonView& config) {
+  const base::JsonView arch = config.At("hydra_head_arch");
+  const std::string name = arch.String();
+  for (const HeadLayout* layout : {&kMlpLayout, &kPrefixLayout}) {
+    if (name == layout->name) return *layout;
+  }
+  arch.Fail("\"mlp\" or \"prefix-mlp\"", name == "cross-attn" || name == "eagle-attn"
+                                             ? "hydra_head_arch " + name + " is known but not run by this version"
+                                             : "this version does not know heads of this architecture");
+}
+
+void CheckConfig(const base::JsonView& config) { static_cast<void>(LayoutOf(config)); }
+
+// Layers by the keys. A safetensors file without the tied names (and without metadata that says so) holds the input
+// block and one more; then the config's count stands, since released trainers repeat that one block (docs/formats.md).
+int32_t LayersOf(const HeadLayout& layout, const HeadCounts& counts, const base::JsonView& config, HeadsInfo& info) {
+  const int32_t by_keys = (counts.max_place - layout.first_place) / layout.place_step + 1;
+  const bool drops_tied_names = info.weights_file.ends_with(".safetensors");
+  if (config.Has("hydra_num_layers")) {
+    const auto stated = static_cast<int32_t>(config.At("hydra_num_layers").Int(1, kMostLayers));
+    if (drops_tied_names && by_keys == 2 && stated > 2) return stated;
+    WarnIfDifferent(config, "hydra_num_layers", by_keys, info);
+  }
+  return by_keys;
+}
+
+void ReadExtension(const base::JsonView& config, HeadsInfo& info) {
+  if (!config.Has("hydra_ext")) return;
+  const base::JsonView ext = config.At("hydra_ext");
+  if (!ext.is_object()) ext.Fail("an object");
+  // Options that change the mathematics belong to an architecture of their own; prefix-mlp takes these two.
+  const std::set<std::string, std::less<>> neutral{"version", "base_bits", "template_hash", "vocab_hash"};
+  for (const auto& [key, value] : ext.raw().items()) {
+    if (key == "rope_theta") {
+      info.rope_theta = ext.At(key).Number();
+      if (info.rope_theta < 1) ext.At(key).Fail("a number of at least 1");
+    } else if (key == "num_key_value_heads") {
+      info.num_kv_heads = ext.At(key).Int(1, 1 << 20);
+    } else if (!neutral.contains(key)) {
+      ext.At(key).Fail(
+          "to be absent (this version runs published Hydra++ heads with 'rope_theta' and "
+          "'num_key_value_heads' only)");
+    }
+  }
+}
+
+// What the config says, or whether the first head's input block has a residual connection.
+bool IsGrounded(const checkpoint::TensorSource& tensors, const base::JsonView& config, const HeadsInfo& info) {
+  const bool grounded = config.Has("grounded_heads")
+                            ? config.At("grounded_heads").Bool()
+                            : tensors.Find(NameOf(info, kResidual, 0, 0) + ".weight") != nullptr;
+  if (info.rows == &kPrefixLayout && !grounded) {
+    config.At("grounded_heads")
+        .Fail("true (ungrounded prefix-mlp heads are not supported by their authors' code either)");
+  }
+  return grounded;
+}
+
+// The prefix layer's own table, by its length: the heads' config says nothing of head sizes.
+void WarnOfRotaryTable(const checkpoint::TensorSource& tensors, HeadsInfo& info) {
+  const auto* table = tensors.Find(kRotaryTable);
+  if (table == nullptr) return;
+  const model::RopeConfig rope{.theta = info.rope_theta};
+  const std::string says = "rope base " + base::DumpJson(info.rope_theta) + " ('hydra_ext.rope_theta', else 10000)";
+  const std::string text = model::RotaryWarning(tensors, kPrefix, rope, 2 * table->view.num_elements(), says);
+  if (!text.empty()) info.warnings.push_back(text);
+}
+
+void FillInfo(const checkpoint::TensorSource& tensors, const base::JsonView& config, HeadsInfo& info) {
+  const HeadLayout& layout = LayoutOf(config);
+  const HeadCounts counts = CountHeads(tensors, layout);
+  info.rows = &layout;
+  info.layout = layout.name;
+  info.name = &layout == &kPrefixLayout ? "hydra++" : "hydra";
+  info.num_heads = counts.heads;
+  if (counts.heads == 0 || counts.max_place < layout.first_place) {
+    throw FileError(info.weights_file, "holds no tensor '" + NameOf(info, kBlock, 0, 0) + ".weight', which " +
+                                           info.config_file + " ('hydra_head_arch': \"" + layout.name +
+                                           "\") calls for");
+  }
+  info.num_layers = LayersOf(layout, counts, config, info);
+  info.lm_head_bias = true;
+  WarnIfDifferent(config, "hydra_num_heads", info.num_heads, info);
+  info.sequentially_dependent = IsGrounded(tensors, config, info);
+  if (!info.sequentially_dependent) info.rows = &kUngroundedLayout;
+  if (config.Has("hidden_state_offset")) info.hidden_layer_offset = config.At("hidden_state_offset").Int(0, 4096);
+  ReadExtension(config, info);
+  WarnOfRotaryTable(tensors, info);
+  if (&layout == &kPrefixLayout) info.facts.emplace_back("prefix_rope_theta", info.rope_theta);
+}
+
+bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* config, HeadsInfo& info) {
+  bool has_keys = false;
+  for (const auto& [name, tensor] : tensors.tensors()) has_keys = has_keys || name.starts_with("hydra_mlp.");
+  const bool has_arch = config != nullptr && config->Has("hydra_head_arch");
+  if (!has_keys && !has_arch) return false;
+  if (!has_arch) {
+    throw FileError(info.weights_file,
+                    "holds Hydra heads, but there is no config.json with 'hydra_head_arch' beside it",
+                    "put the config.json that was published with the heads into the same folder");
+  }
+  FillInfo(tensors, *config, info);
+  return true;
+}
+
+// A Llama layer of the base's sizes without biases or norms of heads; rope base 10000 and no rope scaling as published,
+// whatever the base model uses (docs/formats.md). Published files have as many key heads as query heads; a file trained
+// on a grouped-query base may have the base's number: config.json may say so ('hydra_ext.num_key_value_heads'), else
+// the key projection decides.
+model::ModelConfig LayerConfig(const HeadsFile& file, const model::ModelConfig& base) {
+  model::ModelConfig config = base;
+  config.qkv_bias = config.o_bias = config.mlp_bias = config.qk_norm = false;
+  config.sliding_window = 0;
+  config.rope = {};
+  config.rope.theta = file.info.rope_theta;
+  config.num_kv_heads = base.num_heads;
+  const auto* k = file.tensors == nullptr
+                      ? nullptr
+                      : file.tensors->Find(NameOf(file.info, kPrefixLayer, 0, 0) + "self_attn.k_proj.weight");
+  if (k != nullptr && !k->shape().empty() && k->shape()[0] == base.num_kv_heads * base.head_dim) {
+    config.num_kv_heads = base.num_kv_heads;
+  }
+  if (file.info.num_kv_heads > 0) config.num_kv_heads = file.info.num_kv_heads;
+  if (config.num_kv_heads > 0 && base.num_heads % config.num_kv_heads != 0) {
+    throw FileError(file.info.config_file,
+                    "'hydra_ext.num_key_value_heads' is " + std::to_string(file.info.num_kv_heads) +
+                        ", expected a divisor of the base's " + std::to_string(base.num_heads) + " heads");
+  }
+  return config;
+}
+
+std::unique_ptr<HeadWeights> Make(const HeadsFile& file, const model::ModelConfig& base) {
+  if (!file.info.sequentially_dependent) return std::make_unique<MedusaWeights>(file.info);
+  auto weights = std::make_unique<HydraWeights>(file.info);
+  if (file.info.rows == &kPrefixLayout) {
+    weights->prefix = std::make_unique<PrefixWeights>();
+    weights->prefix->config = LayerConfig(file, base);
+  }
+  return weights;
+}
+
+HeadsInfo PublishedHydra() {
+  HeadsInfo info;
+  info.kind = &kHydraKind;
+  info.rows = &kMlpLayout;
+  info.name = "hydra";
+  info.num_heads = 4;
+  info.num_layers = 1;
+  info.sequentially_dependent = info.lm_head_bias = true;
+  return info;
+}
+
+HeadsInfo PublishedHydraPlusPlus() {
+  HeadsInfo info = PublishedHydra();
+  info.rows = &kPrefixLayout;
+  info.name = "hydra++";
+  info.num_layers = 4;
+  info.tied_blocks = true;
+  return info;
+}
+
+constexpr PublishedHeads kPublished[] = {{"hydra", PublishedHydra}, {"hydra++", PublishedHydraPlusPlus}};
+
+}  // namespace
+
+constinit const HeadKind kHydraKind = {.name = "hydra",
+                                       .config_key = "hydra_head_arch",
+                                       .layout_word = "architecture",
+                                       .resolve = Resolve,
+                                       .check_config = CheckConfig,
+                                       .make = Make,
+                                       .published = kPublished};
+
+HydraWeights::HydraWeights(const HeadsInfo& heads_info) : heads(static_cast<size_t>(heads_info.num_heads)) {
+  info = heads_info;
+  for (size_t h = 0; h < heads.size(); ++h) {
+    heads[h].linear.resize(h + 2);
+    heads[h].residual.resize(h + 2);
+    heads[h].rest.blocks.resize(static_cast<size_t>(info.num_layers - 1));
+  }
+}
+
+std::vector<HeadPlace> HydraWeights::Places() {
+  std::vector<HeadPlace> places;
+  for (size_t h = 0; h < heads.size(); ++h) {
+    const auto number = static_cast<int32_t>(h);
+    places.push_back({.role = kFirst, .head = number, .slices = &heads[h].linear});
+    places.push_back({.role = kResidual, .head = number, .slices = &heads[h].residual});
+    AddPlaces(heads[h].rest, info, number, 1, places);
+  }
+  if (!prefix) return places;
+  places.push_back({.role = kPrefixLayer, .decoder_layer = &prefix->layer, .layer_config = &prefix->config});
+  places.push_back({.role = kPrefixNorm, .vector = &prefix->norm});
+  return places;
+}
+
+std::unique_ptr<Drafter> HydraWeights::IntoDrafter(const model::ModelWeights& base, kernels::Queue* queue) {
+  return MakeHydra(std::move(*this), base, queue);
+}
+
+}  // namespace hydrant::draft

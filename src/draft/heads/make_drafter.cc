@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "draft/drafter.h"
+#include "draft/heads/base_copies.h"
+#include "draft/heads/draft_vocab.h"
+#include "draft/heads/head_kind.h"
+#include "hydrant/error.h"
+
+namespace hydrant::draft {
+namespace {
+
+void CutVocabulary(HeadWeights& weights, const std::vector<int32_t>& tokens) {
+  if (tokens.empty()) return;
+  if (!weights.token_map.empty()) {
+    throw FileError(weights.info.weights_file, "these heads have a token map of their own",
+                    "leave out EngineOptions::draft_vocab");
+  }
+  LmHeadCutter cutter(tokens);
+  for (model::Linear* lm_head : LmHeadsOf(weights)) cutter.Cut(*lm_head);
+  weights.token_map = tokens;
+  // A head that uses the base's lm head gets a smaller one of its own, in place of none.
+  if (weights.info.own_lm_heads || weights.info.shared_lm_head) weights.bytes -= cutter.bytes_before();
+  weights.bytes += cutter.bytes_after();
+}
+
+void Pack(HeadWeights& weights, HeadPacking& packing) {
+  CutVocabulary(weights, packing.draft_vocab);
+  const std::vector<model::Linear*> linears = LinearsOf(weights), lm_heads = LmHeadsOf(weights);
+  for (model::Linear* linear : linears) packing.packer->Add(*linear, packing.choice);
+  packing.report = packing.packer->Run();
+  for (model::Linear* linear : linears) packing.arranger->Arrange(*linear);
+  for (model::Linear* lm_head : lm_heads) packing.arranger->Arrange(*lm_head);  // also where it is the base's
+  packing.format = (linears.empty() ? lm_heads : linears).front()->format();
+  packing.num_tokens = static_cast<int64_t>(weights.token_map.size());
+  weights.bytes += packing.report.bytes_after - packing.report.bytes_freed;
+}
+
+}  // namespace
+
+std::unique_ptr<Drafter> MakeDrafter(const std::string& folder, const model::ModelWeights& base, kernels::Queue* queue,
+                                     HeadPacking& packing, std::vector<std::string>* warnings) {
+  HeadsFile file = OpenHeads(folder);
+  CheckBaseOf(file, base);
+  warnings->insert(warnings->end(), file.info.warnings.begin(), file.info.warnings.end());
+  if (file.info.hidden_layer_offset > base.config.num_layers) {
+    throw FileError(file.info.config_file, "'hidden_state_offset' is " + std::to_string(file.info.hidden_layer_offset) +
+                                               ", but the base (" + base.config.file + ") has " +
+                                               std::to_string(base.config.num_layers) + " layers");
+  }
+  const std::unique_ptr<HeadWeights> weights = LoadHeads(std::move(file), base);
+  Pack(*weights, packing);
+  return weights->IntoDrafter(base, queue);
+}
+
+}  // namespace hydrant::draft

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eval/logits.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "hydrant/error.h"
+#include "sampling/choose.h"
+
+namespace hydrant::eval {
+namespace {
+
+void CheckPath(const load::LoadedModel& loaded, const std::vector<int32_t>& path) {
+  if (path.empty()) return;
+  if (!loaded.drafter) throw UserError("EvalLogits::path needs heads", "name their folder in EngineOptions::draft");
+  if (static_cast<int64_t>(path.size()) > loaded.drafter->max_depth()) {
+    throw UserError("EvalLogits::path has " + std::to_string(path.size()) + " tokens, but there are " +
+                    std::to_string(loaded.drafter->max_depth()) + " heads");
+  }
+  for (const int32_t token : path) {
+    if (token < 0 || token >= loaded.info.vocab_size) {
+      throw UserError("EvalLogits::path has token " + std::to_string(token) + ", expected 0 to " +
+                      std::to_string(loaded.info.vocab_size - 1));
+    }
+  }
+}
+
+void CopyInto(const Matrix& from, Matrix& to, int64_t first_row) {
+  for (int64_t r = 0; r < from.rows(); ++r) std::copy_n(from.row(r), from.cols(), to.row(first_row + r));
+}
+
+}  // namespace
+
+EvalLogitsResult EvalLogits(load::LoadedModel& loaded, const std::vector<int32_t>& prompt_ids,
+                            const std::vector<int32_t>& path, const std::function<void(double share)>& progress) {
+  load::CheckPrompt(loaded, prompt_ids);
+  CheckPath(loaded, path);
+  const auto length = static_cast<int32_t>(prompt_ids.size());
+  kv::BlockPool pool(loaded.kv_shape, length / kernels::kBlockPositions + 1);
+  kv::BlockTable table(&pool);
+  const bool reserved = table.Reserve(length);
+  HYDRANT_CHECK(reserved);
+  std::unique_ptr<draft::DraftState> state = loaded.drafter ? loaded.drafter->NewState({}) : nullptr;
+
+  EvalLogitsResult result;
+  result.logits.Resize(length, loaded.weights.config.vocab_size);
+  result.hidden.Resize(length, loaded.weights.config.hidden_size);
+  model::RowBatch batch;
+  model::ForwardOutput output;
+  for (int32_t first = 0; first < length; first += loaded.options.prefill_chunk) {
+    const int32_t count = std::min(loaded.options.prefill_chunk, length - first);
+    if (progress) progress(static_cast<double>(first) / length);
+    batch.Clear();
+    for (int32_t i = first; i < first + count; ++i) {
+      batch.AddChain(std::span(prompt_ids).subspan(static_cast<size_t>(i), 1), i, table.blocks());
+      batch.WantLogits();
+    }
+    batch.Seal();
+    loaded.decoder->Forward(batch, pool, output);
+    table.Append(count);
+    load::CheckKvRange(table, first, count, loaded.base_layers(), loaded.options.model);
+    CopyInto(output.logits, result.logits, first);
+    CopyInto(output.hidden, result.hidden, first);
+    if (!state) continue;
+    std::vector<kernels::ConstRows> hidden;
+    for (size_t i = 0; i < output.captured.size(); ++i) hidden.emplace_back(output.HiddenOf(i));
+    const draft::CommitInput input{
+        .state = state.get(),
+        .kv = loaded.DraftKvIn(table),
+        .tokens = std::span(prompt_ids).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
+        .hidden = hidden,
+        .is_prompt = true};
+    loaded.drafter->Commit(std::span(&input, 1));
+  }
+  if (progress) progress(1);
+  result.root = sampling::Argmax(std::as_const(result.logits).row_span(length - 1));
+  if (!state) return result;
+  std::vector<int32_t> root_and_path{result.root};
+  root_and_path.insert(root_and_path.end(), path.begin(), path.end());
+  draft::HeadLogits(*loaded.drafter, *state, std::move(root_and_path), result.head_logits);
+  return result;
+}
+
+}  // namespace hydrant::eval

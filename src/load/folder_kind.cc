@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "load/folder_kind.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/paths.h"
+#include "draft/heads/head_tensors.h"
+#include "hydrant/error.h"
+#include "tokenizer/tokenizer.h"
+
+namespace hydrant::load {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 7> kHeadFiles = {
+    "hydra_lm_head.pt",          "hydra_lm_head.safetensors", "medusa_lm_head.pt", "medusa_lm_head.safetensors",
+    "adapter_model.safetensors", "adapter_model.bin",         "rank0.safetensors"};
+constexpr std::array<std::string_view, 4> kModelFiles = {"model.safetensors", "model.safetensors.index.json",
+                                                         "pytorch_model.bin", "pytorch_model.bin.index.json"};
+
+bool HasAny(const std::string& folder, std::span<const std::string_view> names) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](std::string_view name) { return base::IsThere(fs::path(folder) / name); });
+}
+
+// A base model's config names its layers. A heads folder's config may repeat the base's, but its weights have names of
+// their own; vLLM's Medusa folders say what they are.
+bool HoldsBase(const std::string& folder, bool has_tokenizer) {
+  const std::string file = folder + "/config.json";
+  if (!base::IsThere(file)) return false;
+  const base::Json config = base::ReadJsonFile(file);
+  return config.is_object() && config.contains("num_hidden_layers") &&
+         config.value("model_type", base::Json()) != "medusa" &&
+         (HasAny(folder, kModelFiles) || !(HasAny(folder, kHeadFiles) || has_tokenizer));
+}
+
+bool HoldsHeadsToo(const std::string& folder) {
+  try {
+    return draft::HoldsHeads(folder);
+  } catch (const UserError&) {
+    return false;  // the base's own problem, if it is one, shows when it is read
+  }
+}
+
+}  // namespace
+
+FolderKind KindOf(const std::string& folder) {
+  FolderKind kind;
+  kind.tokenizer = tokenizer::HasTokenizer(folder);
+  kind.base = HoldsBase(folder, kind.tokenizer);
+  kind.heads = kind.base ? HoldsHeadsToo(folder) : (HasAny(folder, kHeadFiles) || HasAny(folder, kModelFiles));
+  return kind;
+}
+
+}  // namespace hydrant::load
