@@ -5,20 +5,12 @@
 #include <cstdlib>
 #include <utility>
 
-#include "hydrant/error.h"
+#include "eval/in_turn.h"
 
 namespace hydrant::eval {
 namespace {
 
 double MillisecondsOf(const GenerationResult& result) { return 1000 * result.seconds(); }
-
-void CheckEqual(const LatencyMethod& first, const std::vector<int32_t>& expected, const LatencyMethod& method,
-                const std::vector<int32_t>& found) {
-  if (expected == found) return;
-  const auto [a, b] = std::mismatch(expected.begin(), expected.end(), found.begin(), found.end());
-  throw InternalError(method.name + " differs from " + first.name + " at token " + std::to_string(a - expected.begin()),
-                      "this is a bug in hydrant; please report it with the command that led here");
-}
 
 LatencyRow RowOf(const std::vector<GenerationResult>& runs, const std::vector<GenerationResult>& first) {
   LatencyRow row;
@@ -48,43 +40,34 @@ LatencyRow RowOf(const std::vector<GenerationResult>& runs, const std::vector<Ge
   return row;
 }
 
-LatencyResult WithRows(LatencyResult result, const std::vector<std::vector<GenerationResult>>& runs) {
-  if (result.rounds == 0) return result;
-  for (const std::vector<GenerationResult>& method : runs) result.rows.push_back(RowOf(method, runs.front()));
-  return result;
-}
-
 }  // namespace
 
 LatencyResult MeasureLatency(std::span<const LatencyMethod> methods, const GenerationRequest& request,
                              const LatencyOptions& options) {
-  const bool exact = request.accept.rule == AcceptRule::kExact;
-  std::vector<std::vector<GenerationResult>> runs(methods.size());
-  LatencyResult result;
-  const auto total = static_cast<double>(methods.size()) * (options.runs + 1);
-  double done = 0;
-  bool go_on = true;
-  for (int round = 0; go_on && round <= options.runs; ++round) {
-    std::vector<GenerationResult> generations(methods.size());
-    for (size_t i = 0; go_on && i < methods.size(); ++i) {
-      const size_t m = (i + static_cast<size_t>(round)) % methods.size();
-      GenerationRequest own = request;
-      own.use_drafter = methods[m].use_drafter;
-      generations[m] = methods[m].engine->Generate(own);
-      ++done;
-      go_on = generations[m].finish_reason != FinishReason::kCancelled;
-      if (!go_on) return WithRows(std::move(result), runs);  // it is not whole
-      go_on = !options.on_progress || options.on_progress(done / total);
-    }
-    if (!go_on && done < total) break;
-    if (round == 0) result.token_ids = generations.front().token_ids;
-    for (size_t m = 0; m < methods.size(); ++m) {
-      if (exact) CheckEqual(methods.front(), result.token_ids, methods[m], generations[m].token_ids);
-      if (round > 0) runs[m].push_back(std::move(generations[m]));
-    }
-    result.rounds = round;
+  std::vector<DecodingWay> ways;
+  for (const LatencyMethod& method : methods) {
+    ways.push_back({method.name, [&request, &method] {
+                      GenerationRequest own = request;
+                      own.use_drafter = method.use_drafter;
+                      return method.engine->Generate(own);
+                    }});
   }
-  return WithRows(std::move(result), runs);
+  const auto total = static_cast<double>(methods.size()) * (options.runs + 1);
+  InTurnOptions in_turn{.must_be_equal = request.accept.rule == AcceptRule::kExact};
+  in_turn.on_run = [&](int64_t runs) {
+    return !options.on_progress || options.on_progress(static_cast<double>(runs) / total);
+  };
+  in_turn.wants_more = [&](int rounds) { return rounds < options.runs; };
+  const std::vector<Round> rounds = RunInTurn(ways, in_turn);
+  LatencyResult result{.rows = {}, .token_ids = {}, .rounds = static_cast<int>(rounds.size())};
+  if (rounds.empty()) return result;
+  result.token_ids = rounds.front().front().token_ids;
+  std::vector<std::vector<GenerationResult>> runs(methods.size());
+  for (const Round& round : rounds) {
+    for (size_t m = 0; m < methods.size(); ++m) runs[m].push_back(round[m]);
+  }
+  for (const std::vector<GenerationResult>& own : runs) result.rows.push_back(RowOf(own, runs.front()));
+  return result;
 }
 
 }  // namespace hydrant::eval

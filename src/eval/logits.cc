@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "eval/chunked_forward.h"
 #include "hydrant/error.h"
 #include "sampling/choose.h"
 
@@ -31,6 +32,15 @@ void CopyInto(const Matrix& from, Matrix& to, int64_t first_row) {
   for (int64_t r = 0; r < from.rows(); ++r) std::copy_n(from.row(r), from.cols(), to.row(first_row + r));
 }
 
+void CommitChunk(load::LoadedModel& loaded, draft::DraftState& state, kv::BlockTable& table,
+                 std::span<const int32_t> tokens, const model::ForwardOutput& output) {
+  std::vector<kernels::ConstRows> hidden;
+  for (size_t i = 0; i < output.captured.size(); ++i) hidden.emplace_back(output.HiddenOf(i));
+  const draft::CommitInput input{
+      .state = &state, .kv = loaded.DraftKvIn(table), .tokens = tokens, .hidden = hidden, .is_prompt = true};
+  loaded.drafter->Commit(std::span(&input, 1));
+}
+
 }  // namespace
 
 EvalLogitsResult EvalLogits(load::LoadedModel& loaded, const std::vector<int32_t>& prompt_ids,
@@ -47,34 +57,19 @@ EvalLogitsResult EvalLogits(load::LoadedModel& loaded, const std::vector<int32_t
   EvalLogitsResult result;
   result.logits.Resize(length, loaded.weights.config.vocab_size);
   result.hidden.Resize(length, loaded.weights.config.hidden_size);
-  model::RowBatch batch;
-  model::ForwardOutput output;
-  for (int32_t first = 0; first < length; first += loaded.options.prefill_chunk) {
-    const int32_t count = std::min(loaded.options.prefill_chunk, length - first);
-    if (progress) progress(static_cast<double>(first) / length);
-    batch.Clear();
-    for (int32_t i = first; i < first + count; ++i) {
-      batch.AddChain(std::span(prompt_ids).subspan(static_cast<size_t>(i), 1), i, table.blocks());
-      batch.WantLogits();
-    }
-    batch.Seal();
-    loaded.decoder->Forward(batch, pool, output);
+  ChunkedForward forward(loaded.decoder.get(), &pool);
+  const auto on_chunk = [&](int32_t first, int32_t count, const model::ForwardOutput& output) {
     table.Append(count);
     load::CheckKvRange(table, first, count, loaded.base_layers(), loaded.options.model);
     CopyInto(output.logits, result.logits, first);
     CopyInto(output.hidden, result.hidden, first);
-    if (!state) continue;
-    std::vector<kernels::ConstRows> hidden;
-    for (size_t i = 0; i < output.captured.size(); ++i) hidden.emplace_back(output.HiddenOf(i));
-    const draft::CommitInput input{
-        .state = state.get(),
-        .kv = loaded.DraftKvIn(table),
-        .tokens = std::span(prompt_ids).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
-        .hidden = hidden,
-        .is_prompt = true};
-    loaded.drafter->Commit(std::span(&input, 1));
-  }
-  if (progress) progress(1);
+    if (state)
+      CommitChunk(loaded, *state, table,
+                  std::span(prompt_ids).subspan(static_cast<size_t>(first), static_cast<size_t>(count)), output);
+    if (progress) progress(static_cast<double>(first + count) / length);
+  };
+  if (progress) progress(0);
+  forward.Run(prompt_ids, table, loaded.options.prefill_chunk, 0, on_chunk);
   result.root = sampling::Argmax(std::as_const(result.logits).row_span(length - 1));
   if (!state) return result;
   std::vector<int32_t> root_and_path{result.root};

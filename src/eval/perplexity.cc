@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "eval/chunked_forward.h"
 #include "hydrant/error.h"
 #include "sampling/choose.h"
 
@@ -36,7 +37,10 @@ double LogLoss(std::span<const float> logits, int32_t target) {
 class Evaluation {
  public:
   Evaluation(load::LoadedModel& loaded, const PerplexityOptions& options)
-      : loaded_(&loaded), options_(options), pool_(loaded.kv_shape, options.context / kernels::kBlockPositions + 1) {}
+      : loaded_(&loaded),
+        options_(options),
+        pool_(loaded.kv_shape, options.context / kernels::kBlockPositions + 1),
+        forward_(loaded.decoder.get(), &pool_) {}
 
   void Run(std::span<const std::vector<int32_t>> texts) {
     int64_t all = 0;
@@ -63,26 +67,19 @@ class Evaluation {
     kv::BlockTable table(&pool_);
     const bool reserved = table.Reserve(static_cast<int32_t>(end));
     HYDRANT_CHECK(reserved);
-    // The last token's own row says nothing about a scored one.
-    for (int64_t at = 0; at + 1 < end; at += loaded_->options.prefill_chunk) {
-      const int64_t count = std::min<int64_t>(loaded_->options.prefill_chunk, end - 1 - at);
-      batch_.Clear();
-      for (int64_t i = at; i < at + count; ++i) {
-        batch_.AddChain(tokens.subspan(static_cast<size_t>(i), 1), static_cast<int32_t>(i), table.blocks());
-        if (i + 1 >= first) batch_.WantLogits();
-      }
-      batch_.Seal();
-      loaded_->decoder->Forward(batch_, pool_, output_);
-      table.Append(static_cast<int32_t>(count));
-      load::CheckKvRange(table, static_cast<int32_t>(at), static_cast<int32_t>(count), loaded_->base_layers(),
-                         loaded_->options.model);
-      Score(tokens.subspan(static_cast<size_t>(std::max(at + 1, first))));
-    }
+    const auto on_chunk = [&](int32_t at, int32_t count, const model::ForwardOutput& output) {
+      table.Append(count);
+      load::CheckKvRange(table, at, count, loaded_->base_layers(), loaded_->options.model);
+      Score(tokens.subspan(static_cast<size_t>(std::max<int64_t>(at + 1, first))), output);
+    };
+    // The last token's own row says nothing about a scored one; row i is about token i + 1.
+    forward_.Run(tokens.first(static_cast<size_t>(end - 1)), table, loaded_->options.prefill_chunk,
+                 static_cast<int32_t>(first - 1), on_chunk);
   }
 
   // Row r of the logits is about targets[r].
-  void Score(std::span<const int32_t> targets) {
-    const Matrix& logits = std::as_const(output_.logits);
+  void Score(std::span<const int32_t> targets, const model::ForwardOutput& output) {
+    const Matrix& logits = output.logits;
     losses_.resize(static_cast<size_t>(logits.rows()));
     correct_.resize(losses_.size());
     loaded_->pool->ParallelFor(logits.rows(), 4, [&](int64_t begin, int64_t end) {
@@ -103,8 +100,7 @@ class Evaluation {
   load::LoadedModel* loaded_;
   PerplexityOptions options_;
   kv::BlockPool pool_;
-  model::RowBatch batch_;
-  model::ForwardOutput output_;
+  ChunkedForward forward_;
   std::vector<double> losses_;
   std::vector<int> correct_;
   PerplexityResult result_;

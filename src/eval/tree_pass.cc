@@ -15,7 +15,8 @@ TreePass::TreePass(kernels::Queue* queue, const model::ModelWeights* weights, DT
       context_(context),
       decoder_(queue, weights),
       pool_(model::KvShapeFor(weights->config, kv_type), (context + max_rows) / kernels::kBlockPositions + 1),
-      table_(&pool_) {
+      table_(&pool_),
+      forward_(&decoder_, &pool_) {
   CheckMemory(pool_.num_bytes(), "keys and values",
               "take a smaller StepOptions::context, or EngineOptions::kv_type bf16");
   const bool fits = table_.Reserve(context + max_rows);
@@ -48,16 +49,9 @@ void TreePass::Place(const std::vector<int32_t>& nodes) {
 }
 
 void TreePass::Prefill(int tokens, int chunk) {
-  std::vector<int32_t> ids;
-  for (int first = 0; first < tokens; first += chunk) {
-    ids.clear();
-    for (int i = first; i < std::min(first + chunk, tokens); ++i) ids.push_back(TokenOf(i));
-    batch_.Clear();
-    batch_.AddChain(ids, first, table_.blocks());
-    if (first + chunk >= tokens) batch_.WantLogits();
-    batch_.Seal();
-    decoder_.Forward(batch_, pool_, output_);
-  }
+  std::vector<int32_t> ids(static_cast<size_t>(tokens));
+  for (int i = 0; i < tokens; ++i) ids[static_cast<size_t>(i)] = TokenOf(i);
+  forward_.Run(ids, table_, chunk, tokens - 1, {});
 }
 
 void TreePass::FillContext() {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "eval/chunked_forward.h"
 #include "kernels/ops/queue.h"
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
@@ -35,6 +36,7 @@ class TreePass {
   model::Decoder decoder_;
   kv::BlockPool pool_;
   kv::BlockTable table_;
+  ChunkedForward forward_;
   std::vector<int32_t> nodes_;               // of the last tree
   std::vector<std::vector<int32_t>> paths_;  // to the node of each row
   std::vector<int32_t> rows_;                // [node] its row, and its slot behind the root's

@@ -10,10 +10,11 @@
 #include <span>
 #include <utility>
 
-#include "cli/terminal/errors.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/stream.h"
 #include "cli/terminal/terminal.h"
+#include "eval/in_turn.h"
+#include "eval/spread.h"
 
 namespace hydrant::cli {
 namespace {
@@ -22,44 +23,37 @@ namespace {
 constexpr int32_t kLeastRounds = 3;
 constexpr double kLeastSeconds = 2, kSecondsPerWay = 0.3;
 
-// One run of each way of decoding a prompt.
-using Way = std::function<GenerationResult()>;
-using Round = std::vector<GenerationResult>;
+using eval::DecodingWay;
+using eval::Round;
 
-// Each way in turn: a round untimed, then at least kLeastRounds, until the time is over. Nothing when interrupted.
-std::vector<Round> InTurn(std::span<const Way> ways, const std::string& title) {
-  std::vector<Round> rounds;
-  std::vector<int32_t> expected;
+// At least kLeastRounds of each way, until the time is over. Nothing when interrupted.
+std::vector<Round> InTurn(std::span<const DecodingWay> ways, const std::string& title) {
   Progress progress(title);
   const auto start = std::chrono::steady_clock::now();
   const double planned = std::max(kLeastSeconds, kSecondsPerWay * static_cast<double>(ways.size()));
-  double share = 0;  // done
-  for (int32_t count = 0; share < 1; ++count) {
-    Round round;
-    for (const Way& way : ways) {
-      round.push_back(way());
-      if (Interrupted()) return {};
-      const std::vector<int32_t>& tokens = round.back().token_ids;
-      if (expected.empty()) expected = tokens;
-      if (tokens == expected) continue;
-      const auto [a, b] = std::ranges::mismatch(tokens, expected);
-      throw InternalError(fmt::format("two ways of decoding the same prompt differ at token {}", a - tokens.begin()),
-                          "this is a bug in hydrant; please report it with the command that led here");
-    }
-    if (count > 0) rounds.push_back(std::move(round));
+  const auto share = [&](int rounds) {  // done; the untimed one counts
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    share = std::min((count + 1.0) / (kLeastRounds + 1), seconds.count() / planned);
-    progress.Update(std::min(share, 1.0));
-  }
+    return std::min((rounds + 1.0) / (kLeastRounds + 1), seconds.count() / planned);
+  };
+  eval::InTurnOptions options;
+  options.on_run = [](int64_t) { return !Interrupted(); };
+  options.wants_more = [&](int rounds) {
+    progress.Update(std::min(share(rounds), 1.0));
+    return share(rounds) < 1;
+  };
+  std::vector<Round> rounds = eval::RunInTurn(ways, options);
+  if (Interrupted()) return {};
   return rounds;
 }
 
 // Decodes that way. All three stay where they are for as long as the way is used.
-Way Decode(const Drafting& drafting, Engine& engine, GenerationRequest& request) {
-  return [&] {
-    drafting.Use(engine, request);
-    return GenerateSilently(engine, request);
-  };
+DecodingWay Decode(const Drafting& drafting, Engine& engine, GenerationRequest& request) {
+  return {fmt::format("tree {}, probability {}, lookup {}", drafting.tree.empty() ? "of the heads" : drafting.tree,
+                      drafting.p_min, drafting.lookup),
+          [&] {
+            drafting.Use(engine, request);
+            return GenerateSilently(engine, request);
+          }};
 }
 
 // Of the way in use.
@@ -85,7 +79,7 @@ std::vector<double> RelativeSpeeds(std::span<const Round> rounds) {
     for (size_t way = 0; way < round.size(); ++way) speeds[way].push_back(TokensPerSecond(round[way]) / sum);
   }
   std::vector<double> medians;
-  for (std::vector<double>& speed : speeds) medians.push_back(Median(std::move(speed)));
+  for (std::vector<double>& speed : speeds) medians.push_back(eval::SpreadOf(std::move(speed)).median);
   return medians;
 }
 
@@ -130,7 +124,7 @@ struct Trial {
   std::vector<double> speeds;      // RelativeSpeeds
 };
 Trial Try(Engine& engine, GenerationRequest& request, std::span<const Drafting> draftings, const std::string& title) {
-  std::vector<Way> ways;
+  std::vector<DecodingWay> ways;
   for (const Drafting& drafting : draftings) ways.push_back(Decode(drafting, engine, request));
   const std::vector<Round> rounds = InTurn(ways, title);
   if (rounds.empty()) return {};
@@ -182,14 +176,15 @@ Choice ChooseDrafting(Engine& engine, const RunOptions& options, GenerationReque
 std::optional<Comparison> CompareWithPlain(Engine& engine, GenerationRequest request, Choice choice) {
   GenerationRequest plain = request;
   plain.use_drafter = false;
-  std::vector<Way> ways = {[&] { return GenerateSilently(engine, plain); }, Decode(choice.fastest, engine, request)};
+  std::vector<DecodingWay> ways = {{"plain decoding", [&] { return GenerateSilently(engine, plain); }},
+                                   Decode(choice.fastest, engine, request)};
   if (choice.heads_alone) ways.push_back(Decode(*choice.heads_alone, engine, request));
   const std::vector<Round> rounds = InTurn(ways, "comparing with plain decoding");
   if (rounds.empty()) return std::nullopt;
   const auto speedup = [&](size_t way) {
     std::vector<double> speedups;
     for (const Round& round : rounds) speedups.push_back(TokensPerSecond(round[way]) / TokensPerSecond(round[0]));
-    return Median(std::move(speedups));
+    return eval::SpreadOf(std::move(speedups)).median;
   };
   Comparison comparison;
   comparison.tried = std::move(choice.tried);

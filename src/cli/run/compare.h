@@ -9,10 +9,30 @@
 #include <vector>
 
 #include "cli/flags/run_flags.h"
-#include "cli/run/report.h"
+#include "cli/run/speed_figures.h"
 #include "hydrant/engine.h"
 
 namespace hydrant::cli {
+
+struct TreeSpeed {
+  std::string name, choices;  // as in EngineInfo
+  int32_t nodes = 0;          // of the whole tree
+  float p_min = 0;            // GenerationRequest::draft_p_min
+  int32_t lookup = 0;         // LookupOptions::max_tokens
+  SpeedFigures figures;
+};
+// One prompt decoded with heads and plainly in turn, the same text.
+struct Comparison {
+  std::vector<TreeSpeed> tried;        // what the tree was chosen from, in runs of their own; empty: no choice
+  std::vector<TreeSpeed> tried_again;  // the fastest of many, in runs of their own again
+  TreeSpeed drafted;
+  double speedup = 0;  // tokens per second over those of plain decoding, in the same round; median over the rounds
+  // Where `drafted` looks up and ways without were tried too: the fastest of those, in the same rounds.
+  std::optional<TreeSpeed> heads_alone;
+  double heads_alone_speedup = 0;
+  SpeedFigures plain;
+  size_t rounds = 0;
+};
 
 struct Drafting {
   std::string tree;  // as --tree takes it; empty: the default

@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "cli/flags/values.h"
-#include "cli/run/report.h"
+#include "cli/run/comparison_text.h"
 
 namespace hydrant::cli {
 namespace {

@@ -10,6 +10,8 @@
 #include <string>
 
 #include "base/json.h"
+#include "cli/run/comparison_text.h"
+#include "cli/run/speed_figures.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/terminal.h"
 

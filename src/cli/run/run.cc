@@ -18,6 +18,7 @@
 #include "cli/run/acceptance.h"
 #include "cli/run/chat_loop.h"
 #include "cli/run/compare.h"
+#include "cli/run/comparison_text.h"
 #include "cli/run/prompt.h"
 #include "cli/run/report.h"
 #include "cli/terminal/errors.h"
