@@ -18,7 +18,7 @@
 #include "model/weights.h"
 #include "tests/test_data.h"
 
-namespace hydrant::convert {
+namespace hydrant::convert::convert_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -130,16 +130,22 @@ TEST_F(ConvertTest, WithoutALayoutItIsThatOfThisMachineForTheModel) {
   }
 }
 
-TEST_F(ConvertTest, EverySharedKindOfHeads) {
-  HYDRANT_NEED_SHARED();
-  const std::string golden = test::SharedDir() + "/golden/";
-  for (const char* heads : {"hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1", "hydra/hydra_pp_k4_l4", "medusa/a_k3_l2",
-                            "medusa/d_k4_l1_vllm_token_map"}) {
+TEST_F(ConvertTest, EveryKindOfHeads) {
+  std::vector<std::string> kinds;
+  for (const char* heads :
+       {"hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1", "hydra/prefix_mlp_k2_l1", "medusa/a_k3_l2"}) {
+    kinds.push_back(Golden(heads));
+  }
+  if (const std::string shared = test::SharedDir(); !shared.empty()) {
+    for (const char* heads : {"hydra/hydra_pp_k4_l4", "medusa/d_k4_l1_vllm_token_map"}) {
+      kinds.push_back(shared + "/golden/" + heads);
+    }
+  }
+  for (const std::string& heads : kinds) {
     SCOPED_TRACE(heads);
     const std::string out = Out(fs::path(heads).filename().string());
-    ConvertFolder({.in = golden + heads, .out = out, .model = golden + "base_mha", .threads = 1});
-    ExpectEqual(Numbers(golden + "base_mha", out, "w8a8", "auto"),
-                Numbers(golden + "base_mha", golden + heads, "w8a8", "w8a8"));
+    ConvertFolder({.in = heads, .out = out, .model = Golden("base_mha"), .threads = 1});
+    ExpectEqual(Numbers(Golden("base_mha"), out, "w8a8", "auto"), Numbers(Golden("base_mha"), heads, "w8a8", "w8a8"));
   }
 }
 
@@ -232,4 +238,4 @@ TEST_F(ConvertTest, WhatDoesNotFitTheFolderIsRefused) {
 }
 
 }  // namespace
-}  // namespace hydrant::convert
+}  // namespace hydrant::convert::convert_test

@@ -14,7 +14,7 @@
 #include "tests/test_data.h"
 #include "tree/random_tree.h"
 
-namespace hydrant::test {
+namespace hydrant::test::draft_p_min_test {
 namespace {
 
 struct Node {
@@ -169,4 +169,4 @@ TEST(DraftPMin, LeavesInWhatTheLogitsSay) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::draft_p_min_test

@@ -11,7 +11,7 @@
 #include "load/loaded_model.h"
 #include "tests/lossless_util.h"
 
-namespace hydrant::test {
+namespace hydrant::test::dynamic_trees_test {
 namespace {
 
 using Tokens = std::vector<int32_t>;
@@ -185,4 +185,4 @@ TEST(DynamicTrees, GiveTheTextOfPlainDecodingAloneAndInABatch) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::dynamic_trees_test

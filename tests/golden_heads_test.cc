@@ -5,14 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "checkpoint/safetensors_writer.h"
+#include "draft/heads/medusa_weights.h"
 #include "eval/logits.h"
 #include "tests/golden_case.h"
 #include "tests/test_data.h"
 
-namespace hydrant::test {
+namespace hydrant::test::golden_heads_test {
 namespace {
 
 // f32 against f32 in another order of addition: the cases' authors measured 1.1e-5 against f64 and suggest these.
@@ -107,40 +110,55 @@ void ExpectRuns(const HeadCase& head_case) {
   }
 }
 
-class SharedHeads : public testing::TestWithParam<const char*> {};
+class SharedHeads : public testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SharedHeads);
 
-TEST_P(SharedHeads, LogitsEqualTheAuthors) {
-  HYDRANT_NEED_SHARED();
-  ExpectLogits(ReadHeadCase(SharedDir() + "/golden/" + GetParam()));
-}
+TEST_P(SharedHeads, LogitsEqualTheAuthors) { ExpectLogits(ReadHeadCase(SharedDir() + "/golden/" + GetParam())); }
 
 TEST_P(SharedHeads, TokensAndAcceptedLengthsEqualTheAuthors) {
-  HYDRANT_NEED_SHARED();
   ExpectRuns(ReadHeadCase(SharedDir() + "/golden/" + GetParam()));
 }
 
-std::string CaseName(const testing::TestParamInfo<const char*>& info) {
+std::string CaseName(const testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
   std::replace_if(
       name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Hydra, SharedHeads,
-                         testing::Values("hydra/mlp_k4_l1", "hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1",
-                                         "hydra/mlp_offset1_k4_l1", "hydra/hydra_pp_k4_l4",
-                                         "hydra/hydra_pp_safetensors", "hydra/prefix_mlp_k2_l1"),
-                         CaseName);
-INSTANTIATE_TEST_SUITE_P(Medusa, SharedHeads,
-                         testing::Values("medusa/a_k4_l1", "medusa/a_k3_l2", "medusa/c_v2_k4_l1",
-                                         "medusa/a_k4_l1_config_says_2", "medusa/b_k4_l1_full",
-                                         "medusa/b_k3_l2_full_bin", "medusa/b_k3_l2_full_deduped",
-                                         "medusa/d_k4_l1_vllm", "medusa/d_k4_l1_vllm_prefixed",
-                                         "medusa/d_k4_l1_vllm_token_map", "medusa/d_k4_l1_vllm_shared_lm_head",
-                                         "medusa/e_k4_l1_trtllm", "medusa/f_k4_l1_peft"),
-                         CaseName);
+// None where the reference cases are not beside the checkout.
+std::vector<std::string> SharedCases() {
+  if (SharedDir().empty()) return {};
+  return {"hydra/mlp_k4_l1",
+          "hydra/mlp_k3_l2",
+          "hydra/mlp_ungrounded_k4_l1",
+          "hydra/mlp_offset1_k4_l1",
+          "hydra/hydra_pp_k4_l4",
+          "hydra/hydra_pp_safetensors",
+          "hydra/prefix_mlp_k2_l1",
+          "medusa/a_k4_l1",
+          "medusa/a_k3_l2",
+          "medusa/c_v2_k4_l1",
+          "medusa/a_k4_l1_config_says_2",
+          "medusa/b_k4_l1_full",
+          "medusa/b_k3_l2_full_bin",
+          "medusa/b_k3_l2_full_deduped",
+          "medusa/d_k4_l1_vllm",
+          "medusa/d_k4_l1_vllm_prefixed",
+          "medusa/d_k4_l1_vllm_token_map",
+          "medusa/d_k4_l1_vllm_shared_lm_head",
+          "medusa/e_k4_l1_trtllm",
+          "medusa/f_k4_l1_peft"};
+}
 
-class CommittedHeads : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Shared, SharedHeads, testing::ValuesIn(SharedCases()), CaseName);
+
+TEST(SharedHeadsTest, AreThere) {
+  HYDRANT_NEED_SHARED();
+  EXPECT_EQ(SharedCases().size(), 20U);
+}
+
+class CommittedHeads : public testing::TestWithParam<std::string> {};
 
 TEST_P(CommittedHeads, LogitsTokensAndAcceptedLengthsEqualTheAuthors) {
   const HeadCase head_case = ReadHeadCase(SourceDir() + "/tests/golden/" + GetParam());
@@ -148,8 +166,61 @@ TEST_P(CommittedHeads, LogitsTokensAndAcceptedLengthsEqualTheAuthors) {
   ExpectRuns(head_case);
 }
 
-INSTANTIATE_TEST_SUITE_P(Committed, CommittedHeads, testing::Values("hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"),
+INSTANTIATE_TEST_SUITE_P(Committed, CommittedHeads,
+                         testing::Values("hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1", "hydra/prefix_mlp_k2_l1",
+                                         "medusa/a_k3_l2", "medusa/c_v2_k4_l1"),
                          CaseName);
+
+// The committed heads' tensors as another tool would write them, in a folder without a config.
+void WriteInLayout(const draft::HeadLayout& layout, const std::string& folder) {
+  const draft::HeadsFile heads = draft::OpenHeads(SourceDir() + "/tests/golden/medusa/a_k3_l2");
+  draft::HeadsInfo as = heads.info;
+  as.rows = &layout;
+  std::vector<checkpoint::TensorEntry> entries;
+  std::vector<TensorView> views;
+  const std::unique_ptr<draft::HeadWeights> weights = heads.info.kind->make(heads, {});
+  for (const draft::HeadPlace& place : weights->Places()) {
+    const std::vector<checkpoint::TensorRow> from = draft::RowsOf(place, heads.info, {}, 0);
+    const std::vector<checkpoint::TensorRow> to = draft::RowsOf(place, as, {}, 0);
+    ASSERT_EQ(from.size(), to.size());
+    for (size_t r = 0; r < from.size(); ++r) {
+      const checkpoint::StoredTensor* stored = heads.tensors->Find(from[r].name);
+      ASSERT_NE(stored, nullptr) << from[r].name;
+      entries.push_back({to[r].name, stored->view.dtype, stored->view.shape});
+      views.push_back(stored->view);
+    }
+  }
+  checkpoint::SafetensorsWriter writer(folder + "/medusa_lm_head.safetensors", entries, {});
+  for (const TensorView& view : views) writer.Write(view.data, view.num_bytes());
+  writer.Finish();
+}
+
+Matrix HeadLogitsOf(const std::string& heads) {
+  EngineOptions options;
+  options.model = SourceDir() + "/tests/golden/base_mha";
+  options.draft = heads;
+  return eval::EvalLogits(*load::LoadModel(options), {1, 382, 395, 261}, {5}).head_logits;
+}
+
+TEST(CommittedHeadsTest, EveryLayoutOfMedusaHeadsGivesTheSameLogits) {
+  const Matrix expected = HeadLogitsOf(SourceDir() + "/tests/golden/medusa/a_k3_l2");
+  ASSERT_EQ(expected.rows(), 3);
+  std::string layouts;
+  for (const draft::HeadLayout& layout : draft::kMedusaKind.layouts) {
+    const TempDir folder;
+    WriteInLayout(layout, folder.path());
+    const draft::HeadsInfo info = draft::OpenHeads(folder.path()).info;
+    EXPECT_EQ(info.layout, layout.name);
+    EXPECT_EQ(info.num_heads, 3);
+    EXPECT_EQ(info.num_layers, 2);
+    layouts += layout.name;
+    const Matrix found = HeadLogitsOf(folder.path());
+    for (int64_t row = 0; row < expected.rows(); ++row) {
+      EXPECT_TRUE(std::ranges::equal(expected.row_span(row), found.row_span(row))) << layout.name << " " << row;
+    }
+  }
+  EXPECT_EQ(layouts, "abddef");
+}
 
 // Heads of architectures that belong to later versions are refused by name.
 TEST(UnknownHeads, CrossAttentionAndEagleAreRefusedByName) {
@@ -171,4 +242,4 @@ TEST(UnknownHeads, CrossAttentionAndEagleAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::golden_heads_test

@@ -11,7 +11,7 @@
 #include "tests/golden_case.h"
 #include "tests/test_data.h"
 
-namespace hydrant::test {
+namespace hydrant::test::golden_hf_test {
 namespace {
 
 void ExpectRefused(const std::string& folder, const base::Json& json) {
@@ -90,4 +90,4 @@ TEST(HuggingFaceParity, EveryCommittedCaseMatches) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::golden_hf_test

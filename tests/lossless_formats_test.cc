@@ -18,7 +18,7 @@
 #include "model/decoder.h"
 #include "tests/lossless_util.h"
 
-namespace hydrant::test {
+namespace hydrant::test::lossless_formats_test {
 namespace {
 
 // What targets of equal bits gave, by the target that they are compared to. Tiles add the products of bf16 keys and
@@ -66,18 +66,13 @@ TEST(LosslessFormats, EveryWeightFormatOnEveryTarget) {
 
 // Each kind of heads in each format; each format and each kind meets each target.
 TEST(LosslessFormats, EveryKindOfHeadsInEveryFormat) {
-  HYDRANT_NEED_SHARED();
-  const std::string golden = SharedDir() + "/golden/";
   const auto targets = kernels::AvailableKernels();
   size_t turn = 0;
-  for (const char* heads : kKindsOfHeads) {
+  for (const std::string& heads : EveryKindOfHeads()) {
     for (const Formats& formats : EveryFormat()) {
-      ExpectLossless({.base = golden + "base_mha",
-                      .heads = golden + heads,
-                      .prompt = Prompt(),
-                      .num_tokens = 30,
-                      .formats = formats},
-                     targets[turn++ % targets.size()]->name);
+      ExpectLossless(
+          {.base = Golden("base_mha"), .heads = heads, .prompt = Prompt(), .num_tokens = 30, .formats = formats},
+          targets[turn++ % targets.size()]->name);
     }
   }
 }
@@ -243,4 +238,4 @@ TEST(LosslessFormats, TreeRowsOfTheEmbeddedModelHaveTheBitsOfPlainDecoding) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::lossless_formats_test

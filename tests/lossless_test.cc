@@ -15,20 +15,20 @@
 #include "kernels/kernels.h"
 #include "tests/lossless_util.h"
 
-namespace hydrant::test {
+namespace hydrant::test::lossless_test {
 namespace {
 
 TEST(Lossless, CommittedHeadsOnEveryTarget) {
-  for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
+  for (const std::string& target : TargetsForFloats()) {
     for (const char* heads : {"hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
       ExpectLossless({.base = Golden("base_mha"), .heads = Golden(heads), .prompt = Prompt(), .num_tokens = 60},
-                     table->name);
+                     target);
     }
   }
 }
 
 TEST(Lossless, TreesWithoutTheirUnlikelyNodesOnEveryTarget) {
-  for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
+  for (const std::string& target : TargetsForFloats()) {
     for (const char* heads : {"hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
       for (const float p_min : {1e-30F, 0.004F, 0.05F}) {
         ExpectLossless({.base = Golden("base_mha"),
@@ -36,7 +36,7 @@ TEST(Lossless, TreesWithoutTheirUnlikelyNodesOnEveryTarget) {
                         .prompt = Prompt(),
                         .num_tokens = 60,
                         .draft_p_min = p_min},
-                       table->name);
+                       target);
       }
     }
   }
@@ -44,7 +44,7 @@ TEST(Lossless, TreesWithoutTheirUnlikelyNodesOnEveryTarget) {
 
 // Looked-up chains and the heads' trees in turn: what heads absorb late must be what they would have absorbed at once.
 TEST(Lossless, LookupsOnEveryTarget) {
-  for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
+  for (const std::string& target : TargetsForFloats()) {
     for (const char* heads : {"hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
       for (const LookupOptions& lookup :
            {LookupOptions{.max_tokens = 5, .min_match = 2}, LookupOptions{.max_tokens = 40, .min_match = 1}}) {
@@ -55,7 +55,7 @@ TEST(Lossless, LookupsOnEveryTarget) {
                         .num_tokens = 60,
                         .trees = {1},
                         .lookup = lookup},
-                       table->name);
+                       target);
       }
     }
   }
@@ -148,12 +148,9 @@ TEST(Lossless, LookupsWithTypicalAcceptanceAreRefused) {
 }
 
 TEST(Lossless, EveryKindOfHeadsOnEveryTarget) {
-  HYDRANT_NEED_SHARED();
-  const std::string golden = SharedDir() + "/golden/";
-  for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
-    for (const char* heads : kKindsOfHeads) {
-      ExpectLossless({.base = golden + "base_mha", .heads = golden + heads, .prompt = Prompt(), .num_tokens = 48},
-                     table->name);
+  for (const std::string& target : TargetsForFloats()) {
+    for (const std::string& heads : EveryKindOfHeads()) {
+      ExpectLossless({.base = Golden("base_mha"), .heads = heads, .prompt = Prompt(), .num_tokens = 48}, target);
     }
   }
 }
@@ -356,4 +353,4 @@ TEST(Lossless, TheContextLimitCutsTreesNotText) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::lossless_test

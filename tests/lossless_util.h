@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <numeric>
 #include <random>
@@ -15,6 +14,7 @@
 
 #include "base/json.h"
 #include "hydrant/engine.h"
+#include "kernels/kernels.h"
 #include "tests/test_data.h"
 #include "tree/parse.h"
 #include "tree/random_tree.h"
@@ -98,7 +98,17 @@ inline std::vector<std::vector<int32_t>> ExpectLossless(const Case& c, const std
   Engine plain(options);
   options.draft = c.heads;
   const int32_t depth = Engine(options).info().num_heads;
-  std::vector<std::vector<int32_t>> texts(c.settings.size());
+  const auto request_for = [&c](size_t s) {
+    GenerationRequest request;
+    request.prompt_ids = c.prompt;
+    request.sampling = c.settings[s].sampling;
+    request.stop.max_tokens = c.num_tokens;
+    request.stop.ignore_eos = true;
+    request.draft_p_min = c.draft_p_min;
+    return request;
+  };
+  std::vector<GenerationResult> expected;
+  for (size_t s = 0; s < c.settings.size(); ++s) expected.push_back(plain.Generate(request_for(s)));
   for (const size_t t : c.trees) {
     options.tree = EveryTree(depth)[t];
     options.threads = 1 + static_cast<int32_t>(t % 2);
@@ -107,35 +117,22 @@ inline std::vector<std::vector<int32_t>> ExpectLossless(const Case& c, const std
     for (size_t s = 0; s < c.settings.size(); ++s) {
       SCOPED_TRACE(c.heads + " " + NameOf(c.formats) + " " + target + " " + c.settings[s].name + " " +
                    options.tree.substr(0, 40));
-      GenerationRequest request;
-      request.prompt_ids = c.prompt;
-      request.sampling = c.settings[s].sampling;
-      request.stop.max_tokens = c.num_tokens;
-      request.stop.ignore_eos = true;
-      request.draft_p_min = c.draft_p_min;
-      const GenerationResult expected = plain.Generate(request);
+      GenerationRequest request = request_for(s);
       request.lookup = c.lookup;
       const GenerationResult result = engine.Generate(request);
-      EXPECT_EQ(result.token_ids, expected.token_ids);
-      EXPECT_EQ(result.finish_reason, expected.finish_reason);
+      EXPECT_EQ(result.token_ids, expected[s].token_ids);
+      EXPECT_EQ(result.finish_reason, expected[s].finish_reason);
       const int32_t emitted = std::accumulate(result.num_emitted.begin(), result.num_emitted.end(), 0);
       EXPECT_GT(emitted, static_cast<int32_t>(result.num_emitted.size())) << "no draft was ever accepted";
-      EXPECT_EQ(expected.num_emitted, std::vector<int32_t>(expected.num_emitted.size(), 1));
-      texts[s] = expected.token_ids;
     }
+  }
+  std::vector<std::vector<int32_t>> texts;
+  for (const GenerationResult& result : expected) {
+    EXPECT_EQ(result.num_emitted, std::vector<int32_t>(result.num_emitted.size(), 1));
+    texts.push_back(result.token_ids);
   }
   return texts;
 }
-
-// Of ../shared/golden: every way in which the heads' authors built them.
-inline constexpr std::array<const char*, 8> kKindsOfHeads{"hydra/mlp_k4_l1",
-                                                          "hydra/mlp_k3_l2",
-                                                          "hydra/mlp_ungrounded_k4_l1",
-                                                          "hydra/mlp_offset1_k4_l1",
-                                                          "hydra/hydra_pp_k4_l4",
-                                                          "medusa/a_k4_l1",
-                                                          "medusa/a_k3_l2",
-                                                          "medusa/d_k4_l1_vllm_token_map"};
 
 // For the small reference models, and for tale-14m.
 inline std::vector<int32_t> Prompt() {
@@ -144,6 +141,41 @@ inline std::vector<int32_t> Prompt() {
 inline std::vector<int32_t> TalePrompt() { return {1, 300, 700, 1200, 310, 45, 260, 900, 2000, 270}; }
 
 inline std::string Golden(const std::string& name) { return SourceDir() + "/tests/golden/" + name; }
+
+// Folders of heads for base_mha: every way in which the heads' authors built them, or where the reference cases are not
+// beside the checkout one of each kind.
+inline std::vector<std::string> EveryKindOfHeads() {
+  std::vector<std::string> kinds;
+  if (SharedDir().empty()) {
+    for (const char* name : {"hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1", "hydra/prefix_mlp_k2_l1",
+                             "medusa/a_k3_l2", "medusa/c_v2_k4_l1"}) {
+      kinds.push_back(Golden(name));
+    }
+    return kinds;
+  }
+  for (const char* name :
+       {"hydra/mlp_k4_l1", "hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1", "hydra/mlp_offset1_k4_l1",
+        "hydra/hydra_pp_k4_l4", "medusa/a_k4_l1", "medusa/a_k3_l2", "medusa/d_k4_l1_vllm_token_map"}) {
+    kinds.push_back(SharedDir() + "/golden/" + name);
+  }
+  return kinds;
+}
+
+// The targets whose float kernels differ: what a model of floats with keys and values of f32 runs on. (amx has those of
+// avx512, avx-vnni those of avx2, and amx-twin those of avx512 or portable.)
+inline std::vector<std::string> TargetsForFloats() {
+  std::vector<const kernels::KernelTable*> tables;
+  for (const kernels::KernelTable* table : kernels::AvailableKernels()) {
+    const bool is_new = std::ranges::none_of(tables, [&](const auto* other) {
+      return other->matmul == table->matmul && other->rms_norm == table->rms_norm;
+    });
+    if (is_new) tables.push_back(table);
+  }
+  std::vector<std::string> names;
+  for (const kernels::KernelTable* table : tables) names.emplace_back(table->name);
+  return names;
+}
+
 inline std::string Embedded(const std::string& name) { return SourceDir() + "/models/" + name; }
 
 }  // namespace hydrant::test

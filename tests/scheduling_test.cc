@@ -13,7 +13,7 @@
 #include "load/loaded_model.h"
 #include "tests/lossless_util.h"
 
-namespace hydrant::test {
+namespace hydrant::test::scheduling_test {
 namespace {
 
 using testing::HasSubstr;
@@ -445,4 +445,4 @@ TEST(Scheduling, TwoHundredRandomSchedulesGiveTheTextsOfOneByOne) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::scheduling_test

@@ -10,7 +10,7 @@
 #include "tests/golden_case.h"
 #include "tests/test_data.h"
 
-namespace hydrant::test {
+namespace hydrant::test::tale_test {
 namespace {
 
 struct Expected {
@@ -94,4 +94,4 @@ TEST(Tale, SharedNoiseRaisesAcceptanceWhenSampling) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::tale_test

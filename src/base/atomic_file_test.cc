@@ -9,7 +9,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::base {
+namespace hydrant::base::atomic_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,4 +50,4 @@ TEST(AtomicFileTest, RefusesWhatIsNoFile) {
 }
 
 }  // namespace
-}  // namespace hydrant::base
+}  // namespace hydrant::base::atomic_file_test

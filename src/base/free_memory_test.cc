@@ -8,7 +8,7 @@
 
 #include "tests/test_data.h"
 
-namespace hydrant::base {
+namespace hydrant::base::free_memory_test {
 namespace {
 
 TEST(FreeMemoryTest, TheTightestLimitDecidesAndIsNamed) {
@@ -89,4 +89,4 @@ TEST(FreeMemoryTest, ThisProcessHasMemory) {
 }
 
 }  // namespace
-}  // namespace hydrant::base
+}  // namespace hydrant::base::free_memory_test

@@ -5,7 +5,7 @@
 
 #include "hydrant/error.h"
 
-namespace hydrant::base {
+namespace hydrant::base::json_test {
 namespace {
 
 std::string MessageOf(const std::string& text) {
@@ -44,4 +44,4 @@ TEST(JsonTest, RefusesMalformedText) {
 }
 
 }  // namespace
-}  // namespace hydrant::base
+}  // namespace hydrant::base::json_test

@@ -11,7 +11,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::base {
+namespace hydrant::base::mapped_file_test {
 namespace {
 
 // Made before anything that the first Open makes, so it ends later.
@@ -48,4 +48,4 @@ TEST(ReadTextFileTest, TakesAsManyBytesAsAreAccepted) {
 }
 
 }  // namespace
-}  // namespace hydrant::base
+}  // namespace hydrant::base::mapped_file_test

@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace hydrant::base {
+namespace hydrant::base::nearest_test {
 namespace {
 
 constexpr std::array<std::string_view, 6> kFlags = {"--temperature", "--top-k",      "--top-p",
@@ -37,4 +37,4 @@ TEST(NearestTest, NothingCloseIsEmpty) {
 }
 
 }  // namespace
-}  // namespace hydrant::base
+}  // namespace hydrant::base::nearest_test

@@ -10,7 +10,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::base {
+namespace hydrant::base::output_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -182,4 +182,4 @@ TEST(OutputFolderTest, RefusesWhatIsNoFolder) {
 }
 
 }  // namespace
-}  // namespace hydrant::base
+}  // namespace hydrant::base::output_folder_test

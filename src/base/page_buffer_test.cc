@@ -11,7 +11,7 @@
 
 #include "hydrant/error.h"
 
-namespace hydrant::base {
+namespace hydrant::base::page_buffer_test {
 namespace {
 
 TEST(PageBufferTest, IsZeroAlignedAndMoves) {
@@ -61,4 +61,4 @@ TEST(PageBufferTest, WithoutReservingOnlyWhatIsWrittenCounts) {
 }
 
 }  // namespace
-}  // namespace hydrant::base
+}  // namespace hydrant::base::page_buffer_test

@@ -10,7 +10,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::base {
+namespace hydrant::base::placeholder_test {
 namespace {
 
 using hydrant::test::TempDir;
@@ -70,4 +70,4 @@ TEST(PlaceholderTest, MistypedPathsGetTheNearestName) {
 }
 
 }  // namespace
-}  // namespace hydrant::base
+}  // namespace hydrant::base::placeholder_test

@@ -16,7 +16,7 @@
 
 #include "hydrant/error.h"
 
-namespace hydrant::base {
+namespace hydrant::base::thread_pool_test {
 namespace {
 
 TEST(ThreadPoolTest, RunCallsEveryThreadOnce) {
@@ -335,4 +335,4 @@ TEST(ThreadPoolTest, CoresComeBeforeTheirOtherThreads) {
 }
 
 }  // namespace
-}  // namespace hydrant::base
+}  // namespace hydrant::base::thread_pool_test

@@ -14,7 +14,7 @@
 #include "base/output_folder.h"
 #include "tests/test_data.h"
 
-namespace hydrant::base {
+namespace hydrant::base::unfinished_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -78,4 +78,4 @@ TEST(UnfinishedTest, WhatAUserMadeStays) {
 }
 
 }  // namespace
-}  // namespace hydrant::base
+}  // namespace hydrant::base::unfinished_test

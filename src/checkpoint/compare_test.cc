@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace hydrant::checkpoint {
+namespace hydrant::checkpoint::compare_test {
 namespace {
 
 struct Tensor {
@@ -62,4 +62,4 @@ TEST(CompareTest, ZerosOfBothSignsAreZero) {
 }
 
 }  // namespace
-}  // namespace hydrant::checkpoint
+}  // namespace hydrant::checkpoint::compare_test

@@ -7,7 +7,7 @@
 
 #include "tests/test_data.h"
 
-namespace hydrant::checkpoint {
+namespace hydrant::checkpoint::content_hash_test {
 namespace {
 
 uint64_t HashOf(std::string_view text) {
@@ -30,4 +30,4 @@ TEST(ContentHashTest, SeveralFilesAreHashedInOrder) {
 }
 
 }  // namespace
-}  // namespace hydrant::checkpoint
+}  // namespace hydrant::checkpoint::content_hash_test

@@ -9,7 +9,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::checkpoint {
+namespace hydrant::checkpoint::head_names_test {
 namespace {
 
 using hydrant::test::SharedDir;
@@ -34,19 +34,19 @@ TEST(HeadNamesTest, KnowsLora) {
 
 // One "q.lora_A.weight" and one "q.lora_B.weight" of two bf16 values each.
 std::string Adapter(const std::string& b_values) {
-  return test::Safetensors(R"({"q.lora_A.weight":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},)"
+  return test_archives::Safetensors(R"({"q.lora_A.weight":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},)"
                            R"("q.lora_B.weight":{"dtype":"BF16","shape":[2],"data_offsets":[4,8]}})",
                            "\x01\x02\x03\x04" + b_values);
 }
 
 TEST(HeadNamesTest, AllowsOnlyZeroLoraB) {
-  const std::string zero = Adapter(test::Le(0, 4));
-  EXPECT_NO_THROW(RefuseNonZeroLora(*ReadSafetensors(test::InMemory("a.safetensors", zero))));
-  const std::string minus_zero = Adapter(test::Le(0x80008000, 4));
-  EXPECT_NO_THROW(RefuseNonZeroLora(*ReadSafetensors(test::InMemory("a.safetensors", minus_zero))));
-  const std::string smallest = Adapter(test::Le(0x00010000, 4));
+  const std::string zero = Adapter(test_archives::Le(0, 4));
+  EXPECT_NO_THROW(RefuseNonZeroLora(*ReadSafetensors(test_archives::InMemory("a.safetensors", zero))));
+  const std::string minus_zero = Adapter(test_archives::Le(0x80008000, 4));
+  EXPECT_NO_THROW(RefuseNonZeroLora(*ReadSafetensors(test_archives::InMemory("a.safetensors", minus_zero))));
+  const std::string smallest = Adapter(test_archives::Le(0x00010000, 4));
   try {
-    RefuseNonZeroLora(*ReadSafetensors(test::InMemory("a.safetensors", smallest)));
+    RefuseNonZeroLora(*ReadSafetensors(test_archives::InMemory("a.safetensors", smallest)));
     FAIL();
   } catch (const FileError& e) {
     EXPECT_THAT(e.what(), HasSubstr("a.safetensors: LoRA tensor 'q.lora_B.weight' is not zero"));
@@ -60,4 +60,4 @@ TEST(HeadNamesTest, ReferenceAdapterHasZeroB) {
 }
 
 }  // namespace
-}  // namespace hydrant::checkpoint
+}  // namespace hydrant::checkpoint::head_names_test

@@ -9,11 +9,11 @@
 #include "checkpoint/test_archives.h"
 #include "hydrant/error.h"
 
-namespace hydrant::checkpoint {
+namespace hydrant::checkpoint::packed_tensors_test {
 namespace {
 
-using test::InMemory;
-using test::Safetensors;
+using test_archives::InMemory;
+using test_archives::Safetensors;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -104,4 +104,4 @@ TEST(PackedTensorsTest, EntriesWithImpossibleValuesAreRefused) {
 }
 
 }  // namespace
-}  // namespace hydrant::checkpoint
+}  // namespace hydrant::checkpoint::packed_tensors_test

@@ -7,15 +7,15 @@
 #include "checkpoint/test_archives.h"
 #include "hydrant/error.h"
 
-namespace hydrant::checkpoint {
+namespace hydrant::checkpoint::pickle_test {
 namespace {
 
-using test::Dict;
-using test::Global;
-using test::Le;
-using test::Proto;
-using test::Tensor;
-using test::Text;
+using test_archives::Dict;
+using test_archives::Global;
+using test_archives::Le;
+using test_archives::Proto;
+using test_archives::Tensor;
+using test_archives::Text;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -29,7 +29,7 @@ std::string Refusal(const std::string& pickle) {
   }
 }
 
-const test::ViewOf kView = {.elements = 6, .offset = 1, .shape = {2, 1}, .strides = {2, 1}};
+const test_archives::ViewOf kView = {.elements = 6, .offset = 1, .shape = {2, 1}, .strides = {2, 1}};
 
 TEST(PickleTest, ReadsAnOrderedDictOfTensors) {
   const auto tensors = ReadStateDict(Proto() + Dict({{"w", Tensor(kView)}}) + ".", "m.pt");
@@ -97,7 +97,7 @@ TEST(PickleTest, RefusesHostileNumbers) {
   EXPECT_THAT(Refusal(Proto() + "\x8a\x09" + std::string(9, 'x') + "."), HasSubstr("9 bytes"));
   EXPECT_THAT(Refusal(Proto() + "X" + Le(0xFFFFFFFF, 4) + "x."), HasSubstr("ends too early"));
   EXPECT_THAT(Refusal(Proto() + "\x8d" + Le(~uint64_t{0}, 8) + "x."), HasSubstr("ends too early"));
-  test::ViewOf view = kView;
+  test_archives::ViewOf view = kView;
   view.offset = -1;
   EXPECT_THAT(Refusal(Proto() + Dict({{"w", Tensor(view)}}) + "."), HasSubstr("negative offset"));
   view = kView;
@@ -113,7 +113,7 @@ TEST(PickleTest, RefusesHostileNumbers) {
 }
 
 TEST(PickleTest, NegativeNumbersKeepTheirSign) {
-  test::ViewOf view = kView;
+  test_archives::ViewOf view = kView;
   std::string pickle = Proto() + Dict({{"w", Tensor(view)}}) + ".";
   const std::string offset = "K\1(";
   pickle.replace(pickle.find(offset), offset.size(), "\x8a\x01\xff(");  // LONG1 of one byte: -1
@@ -130,4 +130,4 @@ TEST(PickleTest, MemoBombsStayCheap) {
 }
 
 }  // namespace
-}  // namespace hydrant::checkpoint
+}  // namespace hydrant::checkpoint::pickle_test

@@ -10,11 +10,11 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::checkpoint {
+namespace hydrant::checkpoint::safetensors_test {
 namespace {
 
-using test::InMemory;
-using test::Safetensors;
+using test_archives::InMemory;
+using test_archives::Safetensors;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -38,7 +38,7 @@ std::string RefusalOf(const std::string& header, size_t data_bytes) {
 }
 
 TEST(SafetensorsTest, GivesViewsOfTheBytes) {
-  const std::string content = Safetensors(kTwo, test::Floats({1.5F, -2.0F}) + std::string(4, '\0'));
+  const std::string content = Safetensors(kTwo, test_archives::Floats({1.5F, -2.0F}) + std::string(4, '\0'));
   const auto source = ReadSafetensors(InMemory("w.safetensors", content));
   EXPECT_THAT(source->Names(), ElementsAre("a", "b", "tied"));
   const StoredTensor* a = source->Find("a");
@@ -69,9 +69,9 @@ TEST(SafetensorsTest, EmptyTensorsAndScalarsAreFine) {
 
 TEST(SafetensorsTest, RefusesBadLengths) {
   EXPECT_THAT(Refusal("1234567"), HasSubstr("too short"));
-  EXPECT_THAT(Refusal(test::Le(uint64_t{1} << 63, 8) + "{}"), HasSubstr("9223372036854775808"));
-  EXPECT_THAT(Refusal(test::Le(~uint64_t{0}, 8) + "{}"), HasSubstr("18446744073709551615"));
-  EXPECT_THAT(Refusal(test::Le(0, 8)), HasSubstr("'{'"));
+  EXPECT_THAT(Refusal(test_archives::Le(uint64_t{1} << 63, 8) + "{}"), HasSubstr("9223372036854775808"));
+  EXPECT_THAT(Refusal(test_archives::Le(~uint64_t{0}, 8) + "{}"), HasSubstr("18446744073709551615"));
+  EXPECT_THAT(Refusal(test_archives::Le(0, 8)), HasSubstr("'{'"));
 }
 
 TEST(SafetensorsTest, RefusesOffsetsThatDoNotFit) {
@@ -178,4 +178,4 @@ TEST(SafetensorsTest, FlippedBitsNeverCrash) {
 }
 
 }  // namespace
-}  // namespace hydrant::checkpoint
+}  // namespace hydrant::checkpoint::safetensors_test

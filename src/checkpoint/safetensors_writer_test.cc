@@ -11,7 +11,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::checkpoint {
+namespace hydrant::checkpoint::safetensors_writer_test {
 namespace {
 
 using testing::ElementsAre;
@@ -64,4 +64,4 @@ TEST(SafetensorsWriterTest, FolderInPlaceOfTheFileIsRefused) {
 }
 
 }  // namespace
-}  // namespace hydrant::checkpoint
+}  // namespace hydrant::checkpoint::safetensors_writer_test

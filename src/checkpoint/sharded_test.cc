@@ -7,7 +7,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::checkpoint {
+namespace hydrant::checkpoint::sharded_test {
 namespace {
 
 using hydrant::test::TempDir;
@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string OneTensor(const std::string& name) {
-  return test::Safetensors("{\"" + name + R"(":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "ab");
+  return test_archives::Safetensors("{\"" + name + R"(":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "ab");
 }
 
 // A folder with two shards, "a" in the first and "b" in the second.
@@ -69,7 +69,7 @@ TEST_F(ShardedTest, RefusesAnIndexThatDoesNotMatchTheShards) {
 TEST_F(ShardedTest, TakesATensorThatTheIndexDoesNotList) {
   const std::string path = folder_.Write("model.safetensors.index.json", R"({"weight_map":{"b":"2.safetensors"}})");
   EXPECT_THAT(OpenShardedCheckpoint(path)->Names(), ElementsAre("b"));  // an unnamed shard is not read
-  folder_.Write("2.safetensors", test::Safetensors(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+  folder_.Write("2.safetensors", test_archives::Safetensors(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                                                    R"("more":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
                                                    "ab"));
   const auto source = OpenShardedCheckpoint(path);
@@ -91,4 +91,4 @@ TEST_F(ShardedTest, RefusesMalformedIndexes) {
 }
 
 }  // namespace
-}  // namespace hydrant::checkpoint
+}  // namespace hydrant::checkpoint::sharded_test

@@ -16,7 +16,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::checkpoint {
+namespace hydrant::checkpoint::tensor_source_test {
 namespace {
 
 using hydrant::test::SharedDir;
@@ -49,18 +49,18 @@ TEST(TensorSourceTest, FoldersAreSearchedForFixedNames) {
       Refusal([&] { OpenModelFolder(folder.path()); }),
       HasSubstr("model.safetensors, model.safetensors.index.json, pytorch_model.bin or pytorch_model.bin.index.json"));
   EXPECT_THAT(Refusal([&] { OpenHeadsFolder(folder.path()); }), HasSubstr("hydra_lm_head.pt"));
-  folder.Write("weights.safetensors", test::Safetensors("{}", ""));
+  folder.Write("weights.safetensors", test_archives::Safetensors("{}", ""));
   EXPECT_NE(Refusal([&] { OpenModelFolder(folder.path()); }), "");
-  folder.Write("model.safetensors", test::Safetensors("{}", ""));
+  folder.Write("model.safetensors", test_archives::Safetensors("{}", ""));
   EXPECT_EQ(OpenModelFolder(folder.path())->display_name(), folder.path() + "/model.safetensors");
   EXPECT_EQ(OpenHeadsFolder(folder.path())->display_name(), folder.path() + "/model.safetensors");
-  folder.Write("medusa_lm_head.safetensors", test::Safetensors("{}", ""));
+  folder.Write("medusa_lm_head.safetensors", test_archives::Safetensors("{}", ""));
   EXPECT_EQ(OpenHeadsFolder(folder.path())->display_name(), folder.path() + "/medusa_lm_head.safetensors");
 }
 
 TEST(TensorSourceTest, PathsOfTheWrongKindAreRefused) {
   const TempDir folder;
-  const std::string file = folder.Write("model.safetensors", test::Safetensors("{}", ""));
+  const std::string file = folder.Write("model.safetensors", test_archives::Safetensors("{}", ""));
   EXPECT_THAT(Refusal([&] { OpenModelFolder(file); }), HasSubstr("is a file, expected a folder"));
   EXPECT_THAT(Refusal([&] { OpenModelFolder(folder.path() + "/none"); }), HasSubstr("no such folder"));
   EXPECT_THAT(Refusal([&] { OpenTensorFile(folder.path() + "/none.pt"); }), HasSubstr("none.pt: cannot be opened"));
@@ -74,9 +74,9 @@ TEST(TensorSourceTest, PathsOfTheWrongKindAreRefused) {
 
 TEST(TensorSourceTest, RanksOfATensorParallelCheckpointAreRefused) {
   const TempDir folder;
-  folder.Write("rank0.safetensors", test::Safetensors("{}", ""));
+  folder.Write("rank0.safetensors", test_archives::Safetensors("{}", ""));
   EXPECT_EQ(Refusal([&] { OpenHeadsFolder(folder.path()); }), "");
-  folder.Write("rank1.safetensors", test::Safetensors("{}", ""));
+  folder.Write("rank1.safetensors", test_archives::Safetensors("{}", ""));
   EXPECT_THAT(Refusal([&] { OpenHeadsFolder(folder.path()); }), HasSubstr("several ranks"));
 }
 
@@ -139,8 +139,8 @@ TEST(TensorSourceTest, RefusesTheFormatBeforeTorch16ByName) {
 }
 
 std::unique_ptr<TensorSource> ReadBytes(const std::string& name, const std::string& content) {
-  return name.ends_with(".safetensors") ? ReadSafetensors(test::InMemory(name, content))
-                                        : ReadTorchZip(test::InMemory(name, content));
+  return name.ends_with(".safetensors") ? ReadSafetensors(test_archives::InMemory(name, content))
+                                        : ReadTorchZip(test_archives::InMemory(name, content));
 }
 
 // Real files: near their structures every truncation and flip, elsewhere a sample.
@@ -165,4 +165,4 @@ TEST(TensorSourceTest, DamagedRealFilesAreRefusedOrRead) {
 }
 
 }  // namespace
-}  // namespace hydrant::checkpoint
+}  // namespace hydrant::checkpoint::tensor_source_test

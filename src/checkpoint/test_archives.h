@@ -11,7 +11,7 @@
 
 #include "checkpoint/file_source.h"
 
-namespace hydrant::checkpoint::test {
+namespace hydrant::checkpoint::test_archives {
 
 // `bytes` little-endian bytes of `value`.
 inline std::string Le(uint64_t value, size_t bytes) {
@@ -123,4 +123,4 @@ inline FileBytes InMemory(const std::string& name, const std::string& content) {
   return {name, {reinterpret_cast<const uint8_t*>(content.data()), content.size()}, nullptr};
 }
 
-}  // namespace hydrant::checkpoint::test
+}  // namespace hydrant::checkpoint::test_archives

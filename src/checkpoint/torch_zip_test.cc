@@ -10,17 +10,17 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::checkpoint {
+namespace hydrant::checkpoint::torch_zip_test {
 namespace {
 
-using test::Archive;
-using test::Dict;
-using test::Floats;
-using test::InMemory;
-using test::Proto;
-using test::Tensor;
-using test::ViewOf;
-using test::Zip;
+using test_archives::Archive;
+using test_archives::Dict;
+using test_archives::Floats;
+using test_archives::InMemory;
+using test_archives::Proto;
+using test_archives::Tensor;
+using test_archives::ViewOf;
+using test_archives::Zip;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -185,4 +185,4 @@ TEST(TorchZipTest, FlippedBitsNeverCrash) {
 }
 
 }  // namespace
-}  // namespace hydrant::checkpoint
+}  // namespace hydrant::checkpoint::torch_zip_test

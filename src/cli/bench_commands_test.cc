@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "tests/program.h"
 
-namespace hydrant::test {
+namespace hydrant::test::bench_commands_test {
 namespace {
 
 TEST(BenchCommandsTest, LatencyRunsRandomWeightsOfAShapeWithRandomHeads) {
@@ -73,4 +73,4 @@ TEST(BenchCommandsTest, ListsAreTakenWithAndWithoutBrackets) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::bench_commands_test

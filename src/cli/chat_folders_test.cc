@@ -12,7 +12,7 @@
 #include "tests/program.h"
 #include "tests/test_data.h"
 
-namespace hydrant::test {
+namespace hydrant::test::chat_folders_test {
 namespace {
 
 using testing::HasSubstr;
@@ -130,4 +130,4 @@ TEST(ChatFoldersTest, TokenizersWarnOnStderr) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::chat_folders_test

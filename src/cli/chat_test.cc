@@ -14,7 +14,7 @@
 #include "tests/program.h"
 #include "tests/pseudo_terminal.h"
 
-namespace hydrant::test {
+namespace hydrant::test::chat_test {
 namespace {
 
 using testing::AllOf;
@@ -239,4 +239,4 @@ TEST(RunTerminalTest, AReplyThatALimitEndedSaysSo) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::chat_test

@@ -16,7 +16,7 @@
 #include "tests/program.h"
 #include "tests/test_data.h"
 
-namespace hydrant::test {
+namespace hydrant::test::commands_test {
 namespace {
 
 using testing::AllOf;
@@ -460,4 +460,4 @@ TEST(CommandsTest, FullDeviceIsReported) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::commands_test

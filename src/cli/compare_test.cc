@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "tests/program.h"
 
-namespace hydrant::test {
+namespace hydrant::test::compare_test {
 namespace {
 
 using testing::HasSubstr;
@@ -89,4 +89,4 @@ TEST(CompareTest, LookupsNeedNoHeads) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::compare_test

@@ -9,7 +9,7 @@
 
 #include "tests/program.h"
 
-namespace hydrant::test {
+namespace hydrant::test::help_test {
 namespace {
 
 using testing::AllOf;
@@ -88,4 +88,4 @@ TEST(HelpTest, WordsOfOtherProgramsAreTranslated) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::help_test

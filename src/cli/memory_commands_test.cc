@@ -9,7 +9,7 @@
 
 #include "tests/program.h"
 
-namespace hydrant::test {
+namespace hydrant::test::memory_commands_test {
 namespace {
 
 using testing::AllOf;
@@ -79,4 +79,4 @@ TEST(MemoryCommandsTest, WeightsThatDoNotFitAreRefusedWithTheirSize) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::memory_commands_test

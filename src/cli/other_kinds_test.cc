@@ -10,7 +10,7 @@
 #include "tests/program.h"
 #include "tests/test_data.h"
 
-namespace hydrant::test {
+namespace hydrant::test::other_kinds_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -172,4 +172,4 @@ TEST(OtherKindsTest, FoldersOfOtherToolsAreNamed) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::other_kinds_test

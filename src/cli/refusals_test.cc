@@ -12,7 +12,7 @@
 #include "tests/program.h"
 #include "tests/test_data.h"
 
-namespace hydrant::test {
+namespace hydrant::test::refusals_test {
 namespace {
 
 std::string Golden(const std::string& name) { return SourceDir() + "/tests/golden/" + name; }
@@ -187,4 +187,4 @@ TEST(RefusalsTest, PackedHeadsThatRunWouldNotTake) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::refusals_test

@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "tests/program.h"
 
-namespace hydrant::test {
+namespace hydrant::test::run_test {
 namespace {
 
 using testing::AllOf;
@@ -187,4 +187,4 @@ TEST(RunTest, CountsOnlyTheTokensThatTheUserGets) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::run_test

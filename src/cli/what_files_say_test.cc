@@ -17,7 +17,7 @@
 #include "tests/program.h"
 #include "tests/test_data.h"
 
-namespace hydrant::test {
+namespace hydrant::test::what_files_say_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -211,4 +211,4 @@ TEST(WhatFilesSayTest, NamesInFilesDoNotCommandTheTerminal) {
 }
 
 }  // namespace
-}  // namespace hydrant::test
+}  // namespace hydrant::test::what_files_say_test

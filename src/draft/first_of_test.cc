@@ -9,7 +9,7 @@
 
 #include "draft/lookup_drafter.h"
 
-namespace hydrant::draft {
+namespace hydrant::draft::first_of_test {
 namespace {
 
 struct Log : DraftState {
@@ -168,4 +168,4 @@ TEST(TwoDraftersTest, ShareTheLayersThatBothWantAndKeepTheirOwnKeysAndValues) {
 }
 
 }  // namespace
-}  // namespace hydrant::draft
+}  // namespace hydrant::draft::first_of_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-namespace hydrant::draft {
+namespace hydrant::draft::lookup_test {
 namespace {
 
 std::vector<int32_t> Find(const std::vector<int32_t>& text, int32_t min_match, int32_t max_tokens) {
@@ -80,4 +80,4 @@ TEST(LookupTest, ALongRunOfOneTokenIsFoundAtOnce) {
 }
 
 }  // namespace
-}  // namespace hydrant::draft
+}  // namespace hydrant::draft::lookup_test

@@ -7,7 +7,7 @@
 
 #include "tree/random_tree.h"
 
-namespace hydrant::draft {
+namespace hydrant::draft::static_tree_test {
 namespace {
 
 TEST(StaticTreeTest, ABudgetCutsDepthAndThenNodes) {
@@ -42,4 +42,4 @@ TEST(ChainsTest, HaveOneNodeALevel) {
 }
 
 }  // namespace
-}  // namespace hydrant::draft
+}  // namespace hydrant::draft::static_tree_test

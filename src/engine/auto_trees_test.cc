@@ -10,7 +10,7 @@
 #include "base/mapped_file.h"
 #include "tests/test_data.h"
 
-namespace hydrant::engine {
+namespace hydrant::engine::auto_trees_test {
 namespace {
 
 using testing::HasSubstr;
@@ -119,4 +119,4 @@ TEST(AutoTreesTest, DamagedFilesAreToldAndReplaced) {
 }
 
 }  // namespace
-}  // namespace hydrant::engine
+}  // namespace hydrant::engine::auto_trees_test

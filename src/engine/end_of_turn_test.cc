@@ -7,7 +7,7 @@
 #include "base/mapped_file.h"
 #include "tests/test_data.h"
 
-namespace hydrant::engine {
+namespace hydrant::engine::end_of_turn_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -140,4 +140,4 @@ TEST(EndOfTurnTest, AReplyEndsAtTheTokenThatThreeFilesName) {
 }
 
 }  // namespace
-}  // namespace hydrant::engine
+}  // namespace hydrant::engine::end_of_turn_test

@@ -14,7 +14,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant {
+namespace hydrant::engine_test {
 namespace {
 
 Engine Tale(int32_t prefill_chunk = 0) {
@@ -139,4 +139,4 @@ TEST(EngineTest, TypicalAcceptanceAtTemperatureZeroIsTheExactRule) {
 }
 
 }  // namespace
-}  // namespace hydrant
+}  // namespace hydrant::engine_test

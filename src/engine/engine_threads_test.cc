@@ -11,7 +11,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant {
+namespace hydrant::engine_threads_test {
 namespace {
 
 using testing::HasSubstr;
@@ -109,4 +109,4 @@ TEST(EngineThreadsTest, ACallbackThatThrowsLeavesTheEngineFree) {
 }
 
 }  // namespace
-}  // namespace hydrant
+}  // namespace hydrant::engine_threads_test

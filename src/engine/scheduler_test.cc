@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace hydrant::engine {
+namespace hydrant::engine::scheduler_test {
 namespace {
 
 RequestState Waiting(RequestId id, int32_t prompt, int32_t most = 100) {
@@ -208,4 +208,4 @@ TEST(SchedulerTest, EveryLoadEndsWithinItsMeans) {
 }
 
 }  // namespace
-}  // namespace hydrant::engine
+}  // namespace hydrant::engine::scheduler_test

@@ -13,7 +13,7 @@
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
 
-namespace hydrant::eval {
+namespace hydrant::eval::heads_test {
 namespace {
 
 using quant::WeightFormat;
@@ -104,4 +104,4 @@ TEST(HeadsTest, AWrongAnswerIsTold) {
 }
 
 }  // namespace
-}  // namespace hydrant::eval
+}  // namespace hydrant::eval::heads_test

@@ -8,7 +8,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::eval {
+namespace hydrant::eval::latency_test {
 namespace {
 
 std::string Models() { return test::SourceDir() + "/models/"; }
@@ -88,4 +88,4 @@ TEST(LatencyTest, UnequalTextsAreRefused) {
 }
 
 }  // namespace
-}  // namespace hydrant::eval
+}  // namespace hydrant::eval::latency_test

@@ -11,7 +11,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::eval {
+namespace hydrant::eval::perplexity_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -109,4 +109,4 @@ TEST_F(EvalPerplexityTest, WhatCannotBeScoredIsRefused) {
 }
 
 }  // namespace
-}  // namespace hydrant::eval
+}  // namespace hydrant::eval::perplexity_test

@@ -5,7 +5,7 @@
 
 #include "eval/latency.h"
 
-namespace hydrant::eval {
+namespace hydrant::eval::random_engine_test {
 namespace {
 
 EngineOptions Options() {
@@ -61,4 +61,4 @@ TEST(RandomEngineTest, WithoutHeadsThereIsOneEngineAndStoppingLeavesNone) {
 }
 
 }  // namespace
-}  // namespace hydrant::eval
+}  // namespace hydrant::eval::random_engine_test

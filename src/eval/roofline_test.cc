@@ -7,7 +7,7 @@
 
 #include "hydrant/error.h"
 
-namespace hydrant::eval {
+namespace hydrant::eval::roofline_test {
 namespace {
 
 TEST(SpreadTest, MedianIsTheMiddleOrTheMeanOfTwo) {
@@ -65,4 +65,4 @@ TEST(RooflineTest, ProbeKnowsTheTypesOfItsTable) {
 }
 
 }  // namespace
-}  // namespace hydrant::eval
+}  // namespace hydrant::eval::roofline_test

@@ -12,7 +12,7 @@
 #include "kernels/kernels.h"
 #include "quant/pack.h"
 
-namespace hydrant::eval {
+namespace hydrant::eval::step_test {
 namespace {
 
 using quant::WeightFormat;
@@ -147,4 +147,4 @@ TEST(StepTest, AWrongAnswerIsTold) {
 }
 
 }  // namespace
-}  // namespace hydrant::eval
+}  // namespace hydrant::eval::step_test

@@ -9,7 +9,7 @@
 #include "kernels/cpu_features.h"
 #include "kernels/kernels.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::dispatch_test {
 namespace {
 
 using testing::HasSubstr;
@@ -113,4 +113,4 @@ TEST_F(DispatchTest, TheAmxTwinRunsEverywhereButIsNeverChosen) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::dispatch_test

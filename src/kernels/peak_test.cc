@@ -10,7 +10,7 @@
 
 #include "kernels/kernels.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::peak_test {
 namespace {
 
 struct Free {
@@ -60,4 +60,4 @@ TEST(PeakTest, SumsAreExactUpToTheMostRounds) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::peak_test

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace hydrant::kv {
+namespace hydrant::kv::block_index_test {
 namespace {
 
 std::vector<int32_t> Tokens(int32_t first) {
@@ -53,4 +53,4 @@ TEST(BlockIndexTest, WhatIsThereStaysAndWhatIsRemovedNeverComesBack) {
 }
 
 }  // namespace
-}  // namespace hydrant::kv
+}  // namespace hydrant::kv::block_index_test

@@ -14,7 +14,7 @@
 
 #include "hydrant/error.h"
 
-namespace hydrant::kv {
+namespace hydrant::kv::kv_cache_test {
 namespace {
 
 constexpr LayerShape kSmallLayer{.num_kv_heads = 3, .head_dim = 4};
@@ -359,4 +359,4 @@ TEST(PrefixTest, RandomUseNeverMixesTexts) {
 }
 
 }  // namespace
-}  // namespace hydrant::kv
+}  // namespace hydrant::kv::kv_cache_test

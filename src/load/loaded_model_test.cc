@@ -5,7 +5,7 @@
 
 #include "tests/test_data.h"
 
-namespace hydrant::load {
+namespace hydrant::load::loaded_model_test {
 namespace {
 
 model::ModelConfig Config(int64_t hidden, int64_t inner, int64_t heads, int64_t kv_heads, int64_t head_dim) {
@@ -47,4 +47,4 @@ TEST(LoadedModelTest, BytesOfHeadsThatDraftAPartOfTheVocabulary) {
 }
 
 }  // namespace
-}  // namespace hydrant::load
+}  // namespace hydrant::load::loaded_model_test

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace hydrant::load {
+namespace hydrant::load::memory_words_test {
 namespace {
 
 using testing::HasSubstr;
@@ -37,4 +37,4 @@ TEST(MemoryWordsTest, WeightsInFilesGetAWarning) {
 }
 
 }  // namespace
-}  // namespace hydrant::load
+}  // namespace hydrant::load::memory_words_test

@@ -14,7 +14,7 @@
 #include "model/weights.h"
 #include "tests/test_data.h"
 
-namespace hydrant::model {
+namespace hydrant::model::contradictions_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -175,4 +175,4 @@ TEST(ContradictionsTest, NormsOfHeadsAreForTheirFamily) {
 }
 
 }  // namespace
-}  // namespace hydrant::model
+}  // namespace hydrant::model::contradictions_test

@@ -14,7 +14,7 @@
 #include "model/model_config.h"
 #include "model/weight_arranger.h"
 
-namespace hydrant::model {
+namespace hydrant::model::layer_test {
 namespace {
 
 using quant::WeightFormat;
@@ -190,4 +190,4 @@ TEST(LayerTest, LastRowsOfAPassMayGoAlone) {
 }
 
 }  // namespace
-}  // namespace hydrant::model
+}  // namespace hydrant::model::layer_test

@@ -9,7 +9,7 @@
 #include "hydrant/error.h"
 #include "quant/pack.h"
 
-namespace hydrant::model {
+namespace hydrant::model::linear_packer_test {
 namespace {
 
 using quant::WeightFormat;
@@ -127,4 +127,4 @@ TEST(LmHeadFormatTest, FourBitsBecomeEight) {
 }
 
 }  // namespace
-}  // namespace hydrant::model
+}  // namespace hydrant::model::linear_packer_test

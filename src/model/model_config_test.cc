@@ -12,7 +12,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::model {
+namespace hydrant::model::model_config_test {
 namespace {
 
 using base::Json;
@@ -305,4 +305,4 @@ TEST(ModelConfigTest, ReadsEveryReferenceFolder) {
 }
 
 }  // namespace
-}  // namespace hydrant::model
+}  // namespace hydrant::model::model_config_test

@@ -9,7 +9,7 @@
 
 #include "hydrant/error.h"
 
-namespace hydrant::model {
+namespace hydrant::model::packed_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -136,4 +136,4 @@ TEST(PackedFileTest, ScalesThatAreNoNumbersAreRefused) {
 }
 
 }  // namespace
-}  // namespace hydrant::model
+}  // namespace hydrant::model::packed_file_test

@@ -9,7 +9,7 @@
 #include "kernels/test_util/test_util.h"
 #include "quant/pack.h"
 
-namespace hydrant::model {
+namespace hydrant::model::weight_arranger_test {
 namespace {
 
 using kernels::PackedType;
@@ -71,4 +71,4 @@ TEST_F(WeightArrangerTest, TheRestIsInterleavedOnceAndFreed) {
 }
 
 }  // namespace
-}  // namespace hydrant::model
+}  // namespace hydrant::model::weight_arranger_test

@@ -11,7 +11,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::model {
+namespace hydrant::model::weights_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -165,4 +165,4 @@ TEST(WeightsTest, LoadsTheEmbeddedModel) {
 }
 
 }  // namespace
-}  // namespace hydrant::model
+}  // namespace hydrant::model::weights_test

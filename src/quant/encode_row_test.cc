@@ -11,7 +11,7 @@
 
 #include "quant/dictionary.h"
 
-namespace hydrant::quant {
+namespace hydrant::quant::encode_row_test {
 namespace {
 
 using ::testing::Each;
@@ -299,4 +299,4 @@ TEST(EncodeRowTest, HugeWeightsAreEncodedAsSmallOnes) {
 }
 
 }  // namespace
-}  // namespace hydrant::quant
+}  // namespace hydrant::quant::encode_row_test

@@ -13,7 +13,7 @@
 #include "kernels/kernels.h"
 #include "kernels/ops/matmul.h"
 
-namespace hydrant::quant {
+namespace hydrant::quant::pack_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -239,4 +239,4 @@ TEST(PackTest, KernelsReadWhatWasPacked) {
 }
 
 }  // namespace
-}  // namespace hydrant::quant
+}  // namespace hydrant::quant::pack_test

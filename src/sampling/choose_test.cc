@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "tests/test_data.h"
 
-namespace hydrant::sampling {
+namespace hydrant::sampling::choose_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -371,4 +371,4 @@ TEST(NoiseCacheTest, RowsDependOnSeedAndPositionOnly) {
 }
 
 }  // namespace
-}  // namespace hydrant::sampling
+}  // namespace hydrant::sampling::choose_test

@@ -12,7 +12,7 @@
 #include "kernels/test_util/test_util.h"
 #include "sampling/choose.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::top_k_test {
 namespace {
 
 Weight WeightOf(const std::vector<float>& values, int64_t outputs, int64_t inputs) {
@@ -133,4 +133,4 @@ TEST(TopKTest, NanNeverWinsAndTiesKeepTheLowerToken) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::top_k_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace hydrant::sequence {
+namespace hydrant::sequence::text_collector_test {
 namespace {
 
 // A tokenizer whose token i is the i-th of a list of byte strings.
@@ -91,4 +91,4 @@ TEST(TextCollectorTest, WithoutATokenizerThereIsNoText) {
 }
 
 }  // namespace
-}  // namespace hydrant::sequence
+}  // namespace hydrant::sequence::text_collector_test

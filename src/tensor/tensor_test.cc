@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace hydrant {
+namespace hydrant::tensor_test {
 namespace {
 
 TEST(Float16Test, EveryHalfSurvivesTheRoundTrip) {
@@ -57,4 +57,4 @@ TEST(MatrixTest, RowsAreAnOddNumberOfLinesApart) {
 }
 
 }  // namespace
-}  // namespace hydrant
+}  // namespace hydrant::tensor_test

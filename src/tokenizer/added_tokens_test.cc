@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hydrant::tokenizer {
+namespace hydrant::tokenizer::added_tokens_test {
 namespace {
 
 // "text|<id>|text" for the pieces.
@@ -56,4 +56,4 @@ TEST(AddedTokensTest, LeavesSpecialTextWhenItIsNotParsed) {
 }
 
 }  // namespace
-}  // namespace hydrant::tokenizer
+}  // namespace hydrant::tokenizer::added_tokens_test

@@ -15,7 +15,7 @@
 #include "tokenizer/sentencepiece/protobuf.h"
 #include "tokenizer/sentencepiece/sentencepiece_model.h"
 
-namespace hydrant::tokenizer {
+namespace hydrant::tokenizer::sentencepiece_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -230,4 +230,4 @@ TEST(SentencePieceTest, SurvivesFlippedBits) {
 }
 
 }  // namespace
-}  // namespace hydrant::tokenizer
+}  // namespace hydrant::tokenizer::sentencepiece_test

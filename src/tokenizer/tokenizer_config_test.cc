@@ -11,7 +11,7 @@
 #include "tests/test_data.h"
 #include "tokenizer/tokenizer.h"
 
-namespace hydrant::tokenizer {
+namespace hydrant::tokenizer::tokenizer_config_test {
 namespace {
 
 using base::Json;
@@ -277,4 +277,4 @@ TEST(TokenizerConfigTest, WarnsOfKeysThatItDoesNotFollow) {
 }
 
 }  // namespace
-}  // namespace hydrant::tokenizer
+}  // namespace hydrant::tokenizer::tokenizer_config_test

@@ -7,7 +7,7 @@
 #include "tests/test_data.h"
 #include "tokenizer/loaders.h"
 
-namespace hydrant::tokenizer {
+namespace hydrant::tokenizer::tokenizer_files_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -79,4 +79,4 @@ TEST(StreamDecoderTest, SkipsIdsWithoutText) {
 }
 
 }  // namespace
-}  // namespace hydrant::tokenizer
+}  // namespace hydrant::tokenizer::tokenizer_files_test

@@ -9,7 +9,7 @@
 #include "tests/test_data.h"
 #include "tokenizer/tokenizer.h"
 
-namespace hydrant::tokenizer {
+namespace hydrant::tokenizer::tokenizer_golden_test {
 namespace {
 
 using base::Json;
@@ -151,4 +151,4 @@ TEST(TokenizerGoldenTest, MatchesTheConformanceCases) {
 }
 
 }  // namespace
-}  // namespace hydrant::tokenizer
+}  // namespace hydrant::tokenizer::tokenizer_golden_test

@@ -6,7 +6,7 @@
 #include "tokenizer/decoder.h"
 #include "tokenizer/json/byte_level.h"
 
-namespace hydrant::tokenizer {
+namespace hydrant::tokenizer::utf8_test {
 namespace {
 
 TEST(Utf8Test, ReadsTheFirstAndLastCharacterOfEveryLength) {
@@ -82,4 +82,4 @@ TEST(ByteTokenTest, IsWrittenInHexadecimal) {
 }
 
 }  // namespace
-}  // namespace hydrant::tokenizer
+}  // namespace hydrant::tokenizer::utf8_test

@@ -15,7 +15,7 @@
 #include "hydrant/error.h"
 #include "tree/family.h"
 
-namespace hydrant::tree {
+namespace hydrant::tree::chooser_test {
 namespace {
 
 constexpr Limits kFourHeads{.num_heads = 4, .vocab_size = 1000, .max_nodes = 512};
@@ -284,4 +284,4 @@ TEST(TreeChooserTest, WhatWasLearnedIsCheckedAndUnknownTreesArePassedOver) {
 }
 
 }  // namespace
-}  // namespace hydrant::tree
+}  // namespace hydrant::tree::chooser_test

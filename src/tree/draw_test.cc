@@ -5,7 +5,7 @@
 
 #include "tree/parse.h"
 
-namespace hydrant::tree {
+namespace hydrant::tree::draw_test {
 namespace {
 
 TEST(DrawTest, ShowsCountsAndShape) {
@@ -34,4 +34,4 @@ TEST(DrawTest, RootAlone) {
 }
 
 }  // namespace
-}  // namespace hydrant::tree
+}  // namespace hydrant::tree::draw_test

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace hydrant::tree {
+namespace hydrant::tree::family_test {
 namespace {
 
 TEST(TreeFamilyTest, GrowsFromNothingOverChainsToThePublishedTree) {
@@ -45,4 +45,4 @@ TEST(TreeFamilyTest, TakesTheFoldersOwnTreesOnce) {
 }
 
 }  // namespace
-}  // namespace hydrant::tree
+}  // namespace hydrant::tree::family_test

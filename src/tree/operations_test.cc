@@ -9,7 +9,7 @@
 
 #include "tree/random_tree.h"
 
-namespace hydrant::tree {
+namespace hydrant::tree::operations_test {
 namespace {
 
 constexpr int32_t kVocab = 12;
@@ -76,4 +76,4 @@ TEST(OperationsTest, WalkEqualsTheNaiveWalk) {
 }
 
 }  // namespace
-}  // namespace hydrant::tree
+}  // namespace hydrant::tree::operations_test

@@ -10,7 +10,7 @@
 #include "tests/test_data.h"
 #include "tree/parse.h"
 
-namespace hydrant::tree {
+namespace hydrant::tree::presets_test {
 namespace {
 
 // Nodes per depth as the authors' lists have them.
@@ -67,4 +67,4 @@ TEST(PresetsTest, McSimEqualsTheAuthorsList) {
 }
 
 }  // namespace
-}  // namespace hydrant::tree
+}  // namespace hydrant::tree::presets_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-namespace hydrant::tree {
+namespace hydrant::tree::step_times_test {
 namespace {
 
 // Times of a machine: the tree's cost, the speed of the moment, and noise of each step.
@@ -97,4 +97,4 @@ TEST(StepTimesTest, WhatIsRecalledHoldsOnAFasterMachine) {
 }
 
 }  // namespace
-}  // namespace hydrant::tree
+}  // namespace hydrant::tree::step_times_test

@@ -11,7 +11,7 @@
 #include "tree/parse.h"
 #include "tree/random_tree.h"
 
-namespace hydrant::tree {
+namespace hydrant::tree::topology_test {
 namespace {
 
 using Paths = std::vector<std::vector<int32_t>>;
@@ -201,4 +201,4 @@ TEST(TopologyTest, PropertiesOfRandomTrees) {
 }
 
 }  // namespace
-}  // namespace hydrant::tree
+}  // namespace hydrant::tree::topology_test

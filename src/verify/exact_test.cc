@@ -11,7 +11,7 @@
 #include "verify/toy_model.h"
 #include "verify/verify.h"
 
-namespace hydrant::verify {
+namespace hydrant::verify::exact_test {
 namespace {
 
 using testing::ElementsAre;
@@ -167,4 +167,4 @@ TEST(ExactTest, WalksByHand) {
 }
 
 }  // namespace
-}  // namespace hydrant::verify
+}  // namespace hydrant::verify::exact_test

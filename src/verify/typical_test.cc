@@ -10,7 +10,7 @@
 #include "verify/toy_model.h"
 #include "verify/verify.h"
 
-namespace hydrant::verify {
+namespace hydrant::verify::typical_test {
 namespace {
 
 using testing::ElementsAre;
@@ -179,4 +179,4 @@ TEST(TypicalTest, RowsWithoutNumbersAcceptNothing) {
 }
 
 }  // namespace
-}  // namespace hydrant::verify
+}  // namespace hydrant::verify::typical_test

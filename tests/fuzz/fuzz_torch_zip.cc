@@ -18,9 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (text.starts_with("PK")) {
       hydrant::fuzz::ReadAll(*ReadTorchZip({"fuzz.pt", {data, size}, nullptr}));
     } else {
-      const std::string archive = hydrant::checkpoint::test::Archive(
+      const std::string archive = hydrant::checkpoint::test_archives::Archive(
           std::string(text), {{"0", std::string(24, '\1')}, {"1", std::string(8, '\2')}});
-      hydrant::fuzz::ReadAll(*ReadTorchZip(hydrant::checkpoint::test::InMemory("fuzz.pt", archive)));
+      hydrant::fuzz::ReadAll(*ReadTorchZip(hydrant::checkpoint::test_archives::InMemory("fuzz.pt", archive)));
     }
   } catch (const hydrant::UserError&) {
   }

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace hydrant::cli {
+namespace hydrant::cli::texts_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -19,4 +19,4 @@ TEST(EvalTextsTest, BlankLinesSeparateTexts) {
 }
 
 }  // namespace
-}  // namespace hydrant::cli
+}  // namespace hydrant::cli::texts_test

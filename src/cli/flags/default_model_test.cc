@@ -10,7 +10,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::cli {
+namespace hydrant::cli::default_model_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -49,4 +49,4 @@ TEST(DefaultModelTest, WhereItIsNotThePlacesAreNamed) {
 }
 
 }  // namespace
-}  // namespace hydrant::cli
+}  // namespace hydrant::cli::default_model_test

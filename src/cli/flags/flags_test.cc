@@ -6,7 +6,7 @@
 
 #include "hydrant/error.h"
 
-namespace hydrant::cli {
+namespace hydrant::cli::flags_test {
 namespace {
 
 using testing::ElementsAre;
@@ -124,4 +124,4 @@ TEST(FlagsTest, HelpListsFlagsAndExamples) {
 }
 
 }  // namespace
-}  // namespace hydrant::cli
+}  // namespace hydrant::cli::flags_test

@@ -14,7 +14,7 @@
 
 #include "hydrant/error.h"
 
-namespace hydrant::cli {
+namespace hydrant::cli::run_flags_test {
 namespace {
 
 using testing::ElementsAre;
@@ -240,4 +240,4 @@ TEST(RunFlagsTest, SpellingsOfOtherProgramsAreNamed) {
 }
 
 }  // namespace
-}  // namespace hydrant::cli
+}  // namespace hydrant::cli::run_flags_test

@@ -11,7 +11,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::cli {
+namespace hydrant::cli::values_test {
 namespace {
 
 using testing::ElementsAre;
@@ -133,4 +133,4 @@ TEST(ValuesTest, BytesHaveUnits) {
 }
 
 }  // namespace
-}  // namespace hydrant::cli
+}  // namespace hydrant::cli::values_test

@@ -8,7 +8,7 @@
 
 #include "tests/test_data.h"
 
-namespace hydrant::cli {
+namespace hydrant::cli::prompt_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -44,4 +44,4 @@ TEST(PromptTest, AFolderWithATemplateKeepsItWhateverItsName) {
 }
 
 }  // namespace
-}  // namespace hydrant::cli
+}  // namespace hydrant::cli::prompt_test

@@ -15,7 +15,7 @@
 #include "cli/terminal/errors.h"
 #include "cli/terminal/terminal.h"
 
-namespace hydrant::cli {
+namespace hydrant::cli::report_test {
 namespace {
 
 using testing::HasSubstr;
@@ -272,4 +272,4 @@ TEST(TerminalTest, ColourEndsBeforeALineEnd) {
 }
 
 }  // namespace
-}  // namespace hydrant::cli
+}  // namespace hydrant::cli::report_test

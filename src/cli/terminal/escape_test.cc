@@ -5,7 +5,7 @@
 
 #include "cli/terminal/errors.h"
 
-namespace hydrant::cli {
+namespace hydrant::cli::escape_test {
 namespace {
 
 TEST(EscapeTest, ControlCharactersAreShownNotObeyed) {
@@ -41,4 +41,4 @@ TEST(EscapeTest, ErrorsEscapeToo) {
 }
 
 }  // namespace
-}  // namespace hydrant::cli
+}  // namespace hydrant::cli::escape_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hydrant::cli {
+namespace hydrant::cli::option_names_test {
 namespace {
 
 TEST(OptionNamesTest, OptionsOfTheLibraryBecomeFlags) {
@@ -27,4 +27,4 @@ TEST(OptionNamesTest, OtherTextStaysAsItIs) {
 }
 
 }  // namespace
-}  // namespace hydrant::cli
+}  // namespace hydrant::cli::option_names_test

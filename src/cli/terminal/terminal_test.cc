@@ -16,7 +16,7 @@
 #include "cli/terminal/standard_input.h"
 #include "tests/test_data.h"
 
-namespace hydrant::cli {
+namespace hydrant::cli::terminal_test {
 namespace {
 
 // What a process that does `work` with our handlers exits with; 1000 + signal when a signal ended it.
@@ -127,4 +127,4 @@ TEST(TerminalTest, WhatWasToBeIgnoredStaysIgnored) {
 }
 
 }  // namespace
-}  // namespace hydrant::cli
+}  // namespace hydrant::cli::terminal_test

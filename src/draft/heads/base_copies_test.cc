@@ -13,7 +13,7 @@
 #include "hydrant/error.h"
 #include "tests/test_data.h"
 
-namespace hydrant::draft {
+namespace hydrant::draft::base_copies_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -148,4 +148,4 @@ TEST_F(BaseCopiesTest, AnotherBaseByNameIsNamed) {
 }
 
 }  // namespace
-}  // namespace hydrant::draft
+}  // namespace hydrant::draft::base_copies_test

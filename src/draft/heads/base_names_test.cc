@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hydrant::draft {
+namespace hydrant::draft::base_names_test {
 namespace {
 
 bool Differ(const std::string& heads, const std::string& name_or_path, const std::string& folder,
@@ -50,4 +50,4 @@ TEST(BaseNamesTest, WhereANameSaysNothingNothingDiffers) {
 }
 
 }  // namespace
-}  // namespace hydrant::draft
+}  // namespace hydrant::draft::base_names_test

@@ -11,7 +11,7 @@
 #include "quant/pack.h"
 #include "tests/test_data.h"
 
-namespace hydrant::draft {
+namespace hydrant::draft::draft_vocab_test {
 namespace {
 
 std::vector<int32_t> Read(const std::string& text) {
@@ -105,4 +105,4 @@ TEST(DraftVocabTest, CutsPackedHeadsOfEitherLayout) {
 }
 
 }  // namespace
-}  // namespace hydrant::draft
+}  // namespace hydrant::draft::draft_vocab_test

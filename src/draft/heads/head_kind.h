@@ -111,6 +111,7 @@ struct HeadKind {
   // The key of config.json that names such heads; null: they are known by their tensors alone.
   const char* config_key;
   const char* layout_word;  // what `inspect` calls HeadsInfo::layout
+  std::span<const HeadLayout> layouts;
   // Is this file of this kind? Fills what `info` says of it. Throws FileError for heads of this kind that cannot run.
   bool (*resolve)(const checkpoint::TensorSource& tensors, const base::JsonView* config, HeadsInfo& info);
   // Null, or: throws FileError for a config that names heads of this kind that cannot run, before weights are opened.

@@ -12,7 +12,7 @@
 #include "model/weight_arranger.h"
 #include "sampling/choose.h"
 
-namespace hydrant::draft {
+namespace hydrant::draft::head_stack_test {
 namespace {
 
 constexpr int64_t kHidden = 128, kVocab = 300;
@@ -155,4 +155,4 @@ TEST(HeadRunnerTest, FloatsAreSharedOut) {
 }
 
 }  // namespace
-}  // namespace hydrant::draft
+}  // namespace hydrant::draft::head_stack_test

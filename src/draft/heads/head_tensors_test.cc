@@ -19,7 +19,7 @@
 #include "model/weights.h"
 #include "tests/test_data.h"
 
-namespace hydrant::draft {
+namespace hydrant::draft::head_tensors_test {
 namespace {
 
 using testing::HasSubstr;
@@ -128,4 +128,4 @@ TEST(HeadTensorsTest, ABaseModelHasNoHeads) {
 }
 
 }  // namespace
-}  // namespace hydrant::draft
+}  // namespace hydrant::draft::head_tensors_test

@@ -64,9 +64,10 @@ constexpr HeadTensor kPrefixMlp[] = {
 };
 
 // Dropout takes the even places of prefix-mlp's Sequential.
-constexpr HeadLayout kMlpLayout = {.name = "mlp", .tensors = kMlp};
-constexpr HeadLayout kUngroundedLayout = {.name = "mlp", .tensors = kUngrounded};
-constexpr HeadLayout kPrefixLayout = {.name = "prefix-mlp", .tensors = kPrefixMlp, .first_place = 1, .place_step = 2};
+constexpr HeadLayout kLayouts[] = {{.name = "mlp", .tensors = kMlp},
+                                   {.name = "prefix-mlp", .tensors = kPrefixMlp, .first_place = 1, .place_step = 2},
+                                   {.name = "mlp", .tensors = kUngrounded}};
+constexpr const HeadLayout &kMlpLayout = kLayouts[0], &kPrefixLayout = kLayouts[1], &kUngroundedLayout = kLayouts[2];
 
 const HeadLayout& LayoutOf(const base::JsonView& config) {
   const base::JsonView arch = config.At("hydra_head_arch");
@@ -126,7 +127,8 @@ bool IsGrounded(const checkpoint::TensorSource& tensors, const base::JsonView& c
   return grounded;
 }
 
-// The prefix layer's own table, by its length: the heads' config says nothing of head sizes.
+// Warns where the prefix layer's stored rotary table is not that of its rope base. The table's length gives the head
+// size, since the heads' config does not.
 void WarnOfRotaryTable(const checkpoint::TensorSource& tensors, HeadsInfo& info) {
   const auto* table = tensors.Find(kRotaryTable);
   if (table == nullptr) return;
@@ -236,6 +238,7 @@ constexpr PublishedHeads kPublished[] = {{"hydra", PublishedHydra}, {"hydra++", 
 constinit const HeadKind kHydraKind = {.name = "hydra",
                                        .config_key = "hydra_head_arch",
                                        .layout_word = "architecture",
+                                       .layouts = kLayouts,
                                        .resolve = Resolve,
                                        .check_config = CheckConfig,
                                        .make = Make,

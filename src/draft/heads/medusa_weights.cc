@@ -57,7 +57,7 @@ void FillInfo(const checkpoint::TensorSource& tensors, const HeadLayout& layout,
   info.rows = &layout;
   info.layout = layout.name;
   info.num_heads = counts.heads;
-  // With deduplicated files a tied block's names are missing, but the lm head keeps its place in the Sequential.
+  // In deduplicated files the names of a tied block are missing, but the lm head still has its place in the Sequential.
   info.num_layers = counts.lm_head_place >= 0 ? counts.lm_head_place : counts.max_place + 1;
   info.own_lm_heads = counts.has_lm_head;
   const auto has = [&](std::string_view role, const char* suffix) {
@@ -107,6 +107,7 @@ constexpr PublishedHeads kPublished[] = {{"medusa", AsPublished}};
 constinit const HeadKind kMedusaKind = {.name = "medusa",
                                         .config_key = nullptr,
                                         .layout_word = "layout",
+                                        .layouts = kLayouts,
                                         .resolve = Resolve,
                                         .check_config = nullptr,
                                         .make = Make,

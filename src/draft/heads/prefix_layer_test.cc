@@ -12,7 +12,7 @@
 
 #include "kernels/test_util/test_util.h"
 
-namespace hydrant::draft {
+namespace hydrant::draft::prefix_layer_test {
 namespace {
 
 constexpr int64_t kHidden = 32, kInner = 40, kHeads = 2, kHeadDim = 16;
@@ -141,4 +141,4 @@ TEST(PrefixLayerTest, SequencesShareAPass) {
 }
 
 }  // namespace
-}  // namespace hydrant::draft
+}  // namespace hydrant::draft::prefix_layer_test

@@ -17,7 +17,7 @@
 #include "kernels/portable/entries.h"
 #include "kernels/test_util/attention.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::amx_attention_test {
 namespace {
 
 base::ThreadPool& OneThread() {
@@ -303,4 +303,4 @@ TEST(AmxAttentionTest, ProductsAreAsMany) {
 #endif
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::amx_attention_test

@@ -19,7 +19,7 @@
 #include "kernels/test_util/packed.h"
 #include "kernels/test_util/test_util.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::amx_matmul_test {
 namespace {
 
 #include "kernels/amx/matmul_packed_stream_inl.h"
@@ -262,4 +262,4 @@ TEST(AmxMatmulTest, ThePeakLoopCountsItsProducts) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::amx_matmul_test

@@ -16,7 +16,7 @@
 #include "kernels/cpu_features.h"
 #include "kernels/portable/entries.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::quads_test {
 namespace {
 
 #include "kernels/amx/matmul_packed_quads_inl.h"
@@ -108,4 +108,4 @@ TEST(AmxQuadsTest, TheTrappedInstructionsGiveThePortableBits) {
 #endif
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::quads_test

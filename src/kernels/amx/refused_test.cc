@@ -21,7 +21,7 @@
 #include "base/mapped_file.h"
 #include "tests/test_data.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::refused_test {
 namespace {
 
 // From now on this process and what it becomes gets EPERM when it asks for tiles.
@@ -62,5 +62,5 @@ TEST(AmxRefusedTest, TheTrappedTestsPassWhereTheSystemRefusesTiles) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::refused_test
 #endif

@@ -18,7 +18,7 @@
 #include "kernels/test_util/amx_trap.h"
 #endif
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::tiles_test {
 namespace {
 
 struct alignas(64) Bytes {
@@ -278,4 +278,4 @@ TEST(AmxTilesDeathTest, TheSoftwareTrapsWhereInstructionsWould) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::tiles_test

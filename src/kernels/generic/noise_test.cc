@@ -12,7 +12,7 @@
 #include "kernels/generic/philox.h"
 #include "kernels/kernels.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::noise_test {
 namespace {
 
 void ExpectPhilox(PhiloxBlock counter, uint32_t key0, uint32_t key1, PhiloxBlock expected) {
@@ -135,4 +135,4 @@ TEST(NoiseTest, HasTheGumbelDistribution) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::noise_test

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::attention_plan_test {
 namespace {
 
 // Rows of a tree after `committed` positions, and of a second sequence's.
@@ -112,4 +112,4 @@ TEST(AttentionPlanTest, NodesOfATreeShareTheirAncestorsLanes) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::attention_plan_test

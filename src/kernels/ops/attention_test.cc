@@ -11,7 +11,7 @@
 
 #include "kernels/test_util/attention.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::attention_test {
 namespace {
 
 // Softmax attention of one row and head in double, and how far f32 may be from it.
@@ -332,4 +332,4 @@ TEST(StoreKvTest, RowsSideBySideAreWhereOneByOneWouldPutThem) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::attention_test

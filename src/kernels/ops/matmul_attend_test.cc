@@ -12,7 +12,7 @@
 #include "kernels/test_util/attention.h"
 #include "kernels/test_util/packed.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::matmul_attend_test {
 namespace {
 
 constexpr int64_t kInputs = 128;
@@ -219,4 +219,4 @@ TEST(MatmulAttendTest, IsForWholeHeadsAndByTilesForMany) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::matmul_attend_test

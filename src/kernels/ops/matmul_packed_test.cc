@@ -12,7 +12,7 @@
 #include "kernels/test_util/packed.h"
 #include "kernels/test_util/test_util.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::matmul_packed_test {
 namespace {
 
 struct Options {
@@ -419,4 +419,4 @@ TEST(QuantizeRowTest, TiesGoToEvenAndPlanesAddUp) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::matmul_packed_test

@@ -10,7 +10,7 @@
 #include "kernels/test_util/packed.h"
 #include "kernels/test_util/test_util.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::matmul_test {
 namespace {
 
 // A weight [O, I] at an odd address, its rows `gap` elements apart; the gaps hold NaN, which must never be used.
@@ -406,4 +406,4 @@ TEST(MatmulTest, InOrderGivesTheBitsOfOneProductAfterTheOther) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::matmul_test

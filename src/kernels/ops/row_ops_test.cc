@@ -7,7 +7,7 @@
 
 #include "kernels/test_util/test_util.h"
 
-namespace hydrant::kernels {
+namespace hydrant::kernels::row_ops_test {
 namespace {
 
 const std::vector<int64_t> kSizes = {1, 7, 8, 9, 15, 16, 17, 20, 64, 96, 112, 704};
@@ -277,4 +277,4 @@ TEST(RowOpsTest, EmbedWidensRowsFromUnalignedTables) {
 }
 
 }  // namespace
-}  // namespace hydrant::kernels
+}  // namespace hydrant::kernels::row_ops_test

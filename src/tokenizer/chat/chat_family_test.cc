@@ -10,7 +10,7 @@
 #include "tests/test_data.h"
 #include "tokenizer/chat/chat_template.h"
 
-namespace hydrant::tokenizer {
+namespace hydrant::tokenizer::chat_family_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -122,4 +122,4 @@ TEST(ChatFamilyTest, HeadsDoNotMakeABaseModelAChatModel) {
 }
 
 }  // namespace
-}  // namespace hydrant::tokenizer
+}  // namespace hydrant::tokenizer::chat_family_test

@@ -11,7 +11,7 @@
 #include "tests/test_data.h"
 #include "tokenizer/utf8.h"
 
-namespace hydrant::tokenizer {
+namespace hydrant::tokenizer::chat_template_test {
 namespace {
 
 using base::Json;
@@ -161,4 +161,4 @@ TEST(ChatTemplateTest, RefusesUnknownTextsAndOffersTheFlag) {
 }
 
 }  // namespace
-}  // namespace hydrant::tokenizer
+}  // namespace hydrant::tokenizer::chat_template_test

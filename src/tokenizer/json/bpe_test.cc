@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "hydrant/error.h"
 
-namespace hydrant::tokenizer {
+namespace hydrant::tokenizer::bpe_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -126,4 +126,4 @@ TEST(BpeTest, RefusesBrokenTables) {
 }
 
 }  // namespace
-}  // namespace hydrant::tokenizer
+}  // namespace hydrant::tokenizer::bpe_test

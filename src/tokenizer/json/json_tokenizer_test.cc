@@ -10,7 +10,7 @@
 #include "tests/test_data.h"
 #include "tokenizer/loaders.h"
 
-namespace hydrant::tokenizer {
+namespace hydrant::tokenizer::json_tokenizer_test {
 namespace {
 
 using base::Json;
@@ -156,4 +156,4 @@ TEST(JsonTokenizerTest, SurvivesFlippedBits) {
 }
 
 }  // namespace
-}  // namespace hydrant::tokenizer
+}  // namespace hydrant::tokenizer::json_tokenizer_test

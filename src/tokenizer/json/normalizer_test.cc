@@ -11,7 +11,7 @@
 #include "hydrant/error.h"
 #include "tokenizer/utf8.h"
 
-namespace hydrant::tokenizer {
+namespace hydrant::tokenizer::normalizer_test {
 namespace {
 
 Normalizer Parsed(const char* json) {
@@ -91,4 +91,4 @@ TEST(NormalizerTest, RefusesUnknownOnesByName) {
 }
 
 }  // namespace
-}  // namespace hydrant::tokenizer
+}  // namespace hydrant::tokenizer::normalizer_test

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "hydrant/error.h"
 
-namespace hydrant::tokenizer {
+namespace hydrant::tokenizer::pre_tokenizer_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -88,4 +88,4 @@ TEST(PreTokenizerTest, TakesLongTextsWithPublishedPatterns) {
 }
 
 }  // namespace
-}  // namespace hydrant::tokenizer
+}  // namespace hydrant::tokenizer::pre_tokenizer_test
