@@ -26,10 +26,10 @@ class CandidateRanker {
 
   // After the pass. Logits by token; tokens that the map leaves out have -infinity.
   std::span<const float> Logits(int64_t r);
-  // The k best of row r; `path`: drafted tokens below the root.
+  // The k best of row r, best first. `path`: the tokens drafted below the root on the way to this row's node.
   std::span<const int32_t> Candidates(int64_t r, std::span<const int32_t> path);
-  // How likely the head holds each of those that Candidates gave last, among all tokens, by the scores that rank them;
-  // empty where the sequence leaves no node out (ProposeInput::min_probability).
+  // The head's probability, among all tokens and by the scores that rank them, of each token that Candidates gave last.
+  // Empty where the sequence leaves no node out (ProposeInput::min_probability).
   std::span<const float> probabilities() const { return rank_in_head_ ? best_.probabilities() : probabilities_; }
 
  private:
@@ -41,7 +41,7 @@ class CandidateRanker {
 
   int64_t vocab_size_;
   std::span<const int32_t> token_map_;
-  int64_t most_in_head_;  // candidates that a head can rank: ties need tokens in ascending order
+  int64_t most_in_head_;  // most candidates to rank inside the lm head; 0: its token map is not ascending, as ties need
   bool rank_in_head_ = true;
   std::vector<Row> rows_;
   std::vector<kernels::TopKRule> rules_;

@@ -27,9 +27,9 @@ class DraftState {
   virtual ~DraftState() = default;
 };
 
-// A drafter's own layers of keys and values, in the blocks that hold the base model's for the same sequence: slot s of
-// every layer belongs to position s. Slots of committed positions are there; those beyond are the drafter's during
-// Propose, once it has reserved them: as many as its budget has nodes, and one.
+// The layers of keys and values that a drafter keeps for itself, in the same blocks as the base model's of that
+// sequence. In every layer slot s belongs to position s. Slots of committed positions are always there. During Propose
+// the drafter may also use the slots behind them, once it has reserved them: one more than its budget has nodes.
 struct DraftKv {
   kv::BlockTable* table = nullptr;
   int64_t first_layer = 0;
@@ -55,15 +55,15 @@ struct ProposeInput {
   bool coupled = true;  // do drafts see the verifier's noise?
   sampling::NoiseCache* noise = nullptr;
   Budget budget = {};
-  // For drafters that fill a tree of a given shape; null, or of the root alone: they draft nothing.
+  // Read by drafters that fill a tree of a given shape. Where it is null, or the root alone, they draft nothing.
   StaticTree* shape = nullptr;
-  // > 0: nodes that their head holds less likely are left out, and nothing is drafted below a path that the heads
-  // together hold less likely (growing_trees.h)
+  // If > 0: a node is left out where its head gives it a lower probability, and nothing is drafted below a path to
+  // which the heads together give a lower one (growing_trees.h).
   float min_probability = 0;
   tree::TokenTree* tree = nullptr;  // gets the tree; at least the root
 };
 
-// One sequence, and the tokens that a drafter is asked about.
+// One sequence, and the path along which a drafter is asked for its logits.
 struct AlongInput {
   DraftState* state = nullptr;
   DraftKv kv = {};
@@ -82,7 +82,8 @@ class Drafter {
   // The layers of keys and values that this drafter keeps in the sequences' blocks (DraftKv).
   virtual std::vector<kv::LayerShape> KvLayers() const { return {}; }
   virtual uint64_t weight_bytes() const { return 0; }
-  // Bytes of weights that Commit and Propose have read so far: of those that all sequences of a call share, each once.
+  // Bytes of weights that Commit and Propose have read so far. All sequences of a call share the weights: they count
+  // once.
   virtual uint64_t bytes_read() const { return 0; }
   // Does it fill the shape that it is given, or make its own?
   virtual bool FillsShapes() const { return false; }
@@ -92,32 +93,33 @@ class Drafter {
   bool MayDraft(const ProposeInput& input) const;
 
   virtual std::unique_ptr<DraftState> NewState(const GenerationRequest& request) const = 0;
-  // Before the first Commit of a sequence whose first `length` positions are in its blocks already, the base model's
-  // keys and values and, up to table->drafted_length(), the drafter's. Returns from which of 0 .. length on Commit must
-  // come; the base model then computes the rest again. May be called again with less.
+  // Call it before the first Commit of a sequence whose blocks already hold its first `length` positions: the base
+  // model's keys and values of all of them, the drafter's own of the first table->drafted_length(). Returns the
+  // position, 0 .. length, from which Commit must start; the base model computes the positions from there on again. It
+  // may be called again with a smaller length.
   virtual int32_t Resume(DraftState& /*state*/, const DraftKv& /*kv*/, int32_t length) const { return length; }
-  // After every prompt chunk and every step, in order.
+  // Called after every prompt chunk and every step, in order.
   virtual void Commit(std::span<const CommitInput> inputs) = 0;
   // Gives each sequence a tree within its budget. What a node's token is, and whether it stays, does not depend on
   // other branches or on other sequences of the call.
   virtual void Propose(std::span<ProposeInput> inputs) = 0;
-  // The logits by which each next token of a path would be drafted. Drafters that have none give no rows.
+  // The logits from which each next token of a path would be drafted. Drafters that have no logits give no rows.
   virtual void LogitsAlong(std::span<AlongInput> inputs);
 };
 
-// Rows of logits [K, V] after a root and a path, which goes on with each row's own argmax where it is shorter than
-// that.
+// Rows of logits [K, V] after a root and a path. Where the path is shorter than K, it goes on with each row's own
+// argmax.
 void HeadLogits(Drafter& drafter, DraftState& state, std::vector<int32_t> root_and_path, Matrix& logits);
 
-// What the heads' weights shall become, and by whom; and what came of it.
+// How to convert the heads' weights, and who does it. MakeDrafter fills in the report, the format and num_tokens.
 struct HeadPacking {
   model::FormatChoice choice;
   model::LinearPacker* packer = nullptr;
   model::WeightArranger* arranger = nullptr;
   std::vector<int32_t> draft_vocab = {};  // tokens that heads may draft, ascending; empty: all (draft_vocab.h)
   model::PackReport report = {};
-  std::string format = {};  // of the first head
-  int64_t num_tokens = 0;   // that heads draft, by draft_vocab or a token map of their own; 0: all
+  std::string format = {};  // of the first head's weights
+  int64_t num_tokens = 0;   // tokens that heads draft, by draft_vocab or a token map of their own; 0: all
 };
 
 // Reads the heads of `folder` and makes their drafter. Throws FileError for heads that do not fit the base, or of an

@@ -127,7 +127,7 @@ void FirstOf::Propose(std::span<ProposeInput> inputs) {
   if (!asked_.empty()) second_->Propose(asked_);
 }
 
-// What waits, to the second.
+// Hands the rows that wait to the second drafter.
 void FirstOf::HandOver(std::span<ProposeInput> inputs) {
   commits_.clear();
   hidden_.clear();

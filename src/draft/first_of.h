@@ -11,9 +11,9 @@
 
 namespace hydrant::draft {
 
-// The first hears of every commit at once. The second hears of prompts at once, too; what steps commit it gets when it
-// is next asked, together, or when kMostWaiting rows wait: where it is not asked it need not know, and a prompt's worth
-// of rows costs what a prompt costs. (One row waits in 16 KB at 7B.)
+// Both drafters hear of a prompt's commits at once, and the first one of every step's commit, too. What steps commit
+// waits for the second drafter until it is next asked, or until kMostWaiting rows wait: a drafter that is not asked
+// need not know, and many rows together cost no more than a prompt's rows do. (A waiting row takes 16 KB at 7B.)
 class FirstOf : public Drafter {
  public:
   // Both must outlive this.
@@ -35,14 +35,14 @@ class FirstOf : public Drafter {
   void Propose(std::span<ProposeInput> inputs) override;
 
  private:
-  // Which of wanted_ a drafter wants.
+  // The places in `wanted` of the layers that a drafter wants.
   static std::vector<size_t> PlacesOf(const Drafter& drafter, const std::vector<int32_t>& wanted);
   DraftKv KvOfSecond(DraftKv kv) const { return {.table = kv.table, .first_layer = kv.first_layer + num_kv_first_}; }
   void HandOver(std::span<ProposeInput> inputs);
 
   Drafter* first_;
   Drafter* second_;
-  std::vector<int32_t> wanted_;                     // layers, of both
+  std::vector<int32_t> wanted_;                     // layers that either of them wants
   std::vector<size_t> first_wants_, second_wants_;  // places in wanted_
   int64_t num_kv_first_;                            // layers of keys and values that the first keeps
   std::vector<CommitInput> commits_;

@@ -10,9 +10,10 @@
 
 namespace hydrant::draft {
 
-// Where a sequence has a min_probability X, a node is in if its head gives it at least X and all before it on its path
-// are in, and its children are drafted if the heads together give its path at least X. (A child of an unlikely node is
-// hardly ever accepted, but costs its head's pass and a row of the base model all the same.) Else every node is in.
+// Without a min_probability every node of a sequence's shape is in its tree. With a min_probability X a node is in if
+// its head gives it at least X and all nodes before it on its path are in. Its children are drafted if the heads
+// together give its path at least X: a child of an unlikely node is hardly ever accepted, but costs a row of its head
+// and of the base model all the same.
 class GrowingTrees {
  public:
   // Plants each input's shape within its budget.
@@ -20,14 +21,15 @@ class GrowingTrees {
   // The inputs and their trees' shapes stay as they are until Finish.
   void Start(std::span<ProposeInput> inputs);
   bool Expands(size_t input, tree::NodeId node) const;
-  // The children of a node that expands, from its candidates. `probabilities` [candidates], not read without X.
+  // Adds the children of a node that expands, from its candidates. `probabilities` [candidates] is read only where
+  // there is a min_probability.
   void Fill(size_t input, tree::NodeId node, std::span<const int32_t> candidates, std::span<const float> probabilities);
-  // Takes the nodes that are not in out of the trees, and gives the others their scores.
+  // Removes the nodes that are not in from the trees, and sets the scores of the rest.
   void Finish();
 
  private:
   std::span<ProposeInput> inputs_;
-  std::vector<std::vector<float>> paths_;  // [S] of [N], or of none without X: the path's probability, 0 = not in
+  std::vector<std::vector<float>> paths_;  // [S] of [N]: probability of a node's path, 0: not in; empty without X
   std::vector<uint8_t> kept_;              // scratch
 };
 

@@ -18,10 +18,10 @@ class TokenLookup {
 
   void Append(std::span<const int32_t> tokens);
 
-  // What may come next: of the earlier places (the kMostTried latest) where the last min_match tokens stood, the one
-  // that agrees with the text furthest back, the latest of those. As many tokens as agree there, at most `max_tokens`;
-  // none where the last tokens are new. A place near the end goes on into what it predicts, so that a short period
-  // repeats. Valid until the next call.
+  // What may come next. Of the kMostTried latest places where the last min_match tokens stood before, it takes the one
+  // where most tokens agree with the end of the text, and of equal ones the latest. It gives as many tokens as agree
+  // there, at most `max_tokens`, and none where the last tokens are new. A place near the end continues into its own
+  // prediction, so that a short period repeats. Valid until the next call.
   std::span<const int32_t> Find(int32_t max_tokens);
 
   static constexpr int32_t kMostTried = 64, kLongestMatch = 64;

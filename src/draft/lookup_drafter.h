@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookups in a sequence's own text (lookup.h) as a drafter: a chain of what followed before, where GenerationRequest's
-// `lookup` asks for it. It reads no weights and wants no hidden states.
+// A drafter that looks up a sequence's own text (lookup.h). It proposes a chain of the tokens that followed before,
+// where GenerationRequest's `lookup` asks for it. It reads no weights and wants no hidden states.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ class StaticTree {
   bool FitsIn(const Budget& budget) const {
     return whole_.max_depth() <= budget.max_depth && whole_.num_nodes() - 1 <= budget.max_nodes;
   }
-  // The tree cut to a budget: to its depth, then to the first of its nodes. Valid until the next call.
+  // The tree cut to the budget's depth, and then to as many first nodes as the budget has. Valid until the next call.
   const tree::Topology& Within(const Budget& budget);
   // Makes `tree` that shape, with the root's token and no others yet.
   void Plant(const Budget& budget, int32_t root, tree::TokenTree& tree);

@@ -19,7 +19,7 @@
 
 namespace hydrant::engine {
 
-// What decides costs and acceptance besides model, heads and machine.
+// What a step's cost and acceptance depend on, besides model, heads and machine.
 struct StepKind {
   int32_t sequences = 1;  // in the step; 1 to 4, then the next power of two
   bool sampled = false;   // is one of them sampled?
@@ -31,9 +31,9 @@ StepKind KindOfStep(size_t sequences, bool sampled, bool pruned);
 
 class AutoTrees {
  public:
-  // `own`: trees of the heads' folder. `file`: what was learned before, read if it is there and has the same `key`,
-  // which tells model, heads and machine; empty: nothing is kept. A file that cannot be used is told by problem(), and
-  // replaced.
+  // `own`: the trees of the heads' folder. `key` names model, heads and machine. `file` holds what was learned before:
+  // it is read if it exists and has the same key, and empty means that nothing is kept. If a file cannot be used,
+  // problem() says why, and it is replaced.
   AutoTrees(std::span<const tree::NamedTopology> own, const tree::Limits& limits, std::string file, std::string key);
 
   std::span<const tree::NamedTopology> family() const { return family_; }
@@ -59,7 +59,7 @@ class AutoTrees {
   std::string file_, key_, problem_;
   bool save_failed_ = false;
   std::map<StepKind, tree::TreeChooser> choosers_;
-  std::map<StepKind, std::string> learned_;  // as JSON; of kinds that no step was of so far
+  std::map<StepKind, std::string> learned_;  // as JSON, for kinds of steps that have not occurred yet
 };
 
 }  // namespace hydrant::engine

@@ -12,12 +12,12 @@
 namespace hydrant::engine {
 namespace {
 
-// The share of free memory that keys and values may take where nobody says how much, that which one text of full length
-// may take, and how many such texts they need not exceed.
+// How much memory keys and values get where the user does not say: kMemoryShare of the free memory, or more where one
+// text of full length needs it, up to kMostMemoryShare; but never more than kMostTexts texts of full length need.
 constexpr double kMemoryShare = 0.5, kMostMemoryShare = 0.9;
 constexpr int64_t kMostTexts = 16;
 
-// Waiting requests whose beginnings are compared with others' in one step; those behind them wait for the next.
+// Waiting requests whose prompts are compared with those of others in one step; the requests behind them wait.
 constexpr int32_t kMostCompared = 16;
 
 int32_t BlocksInPool(const load::LoadedModel& loaded) {
@@ -77,7 +77,7 @@ int32_t Core::TreeRows(const GenerationRequest& request, const TreePlan& tree) c
   return std::min(most, std::max(tree.max_rows(), 1 + loaded_->proposer().MostNodes(request)));
 }
 
-// Its prompt and reply, and one tree beyond.
+// Slots for its prompt, its reply and one tree behind them.
 int64_t Core::MostSlots(const GenerationRequest& request, const TreePlan& tree) const {
   const int64_t tokens = static_cast<int64_t>(request.prompt_ids.size()) + request.stop.max_tokens;
   return std::min<int64_t>(tokens, loaded_->weights.config.max_positions) + TreeRows(request, tree);
@@ -106,7 +106,7 @@ sequence::SequenceSetup Core::SetupFor(const GenerationRequest& request, Request
   setup.eos_token_ids = loaded.info.eos_token_ids;
   const std::vector<int32_t>& more = request.stop.eos_token_ids;
   setup.eos_token_ids.insert(setup.eos_token_ids.end(), more.begin(), more.end());
-  // A scope of its own finds what it computed before it was preempted.
+  // A request without a scope gets one of its own, so that after a preemption it finds the blocks that it has computed.
   setup.shares_its_scope = !request.cache_scope.empty();
   setup.cache_scope = request.cache_scope.empty() ? "request " + std::to_string(id) : "scope " + request.cache_scope;
   return setup;
@@ -146,14 +146,14 @@ bool Core::Step() {
     RunStep();
   } catch (const Stopped&) {  // in the middle of a forward pass, of which nothing counts
     for (const auto& [id, task] : tasks_) task->sequence->Cancel();
-  } catch (...) {  // nobody's own: all hear of it, as nobody knows how far it went
+  } catch (...) {  // concerns no single request: all are told, as nobody knows how far the step went
     for (const auto& [id, task] : tasks_) task->error = std::current_exception();
   }
   FinishEnded();
   return IsAnyOpen();
 }
 
-// Also one that a callback has just submitted.
+// Counts a request that a callback has just submitted, too.
 bool Core::IsAnyOpen() {
   const std::lock_guard lock(mutex_);
   return !open_.empty();
@@ -194,8 +194,8 @@ void Core::TakeIncoming() {
   }
 }
 
-// Whether another one is computing the beginning of its prompt, or will before it: it waits for that, and then finds
-// it.
+// Whether this request should wait because another one is computing the beginning of its prompt, or will do so earlier.
+// Once that is done, this request finds the blocks.
 bool Core::IsHeld(RequestId id, const Task& task) const {
   const GenerationRequest& request = task.sequence->request();
   for (const auto& [other_id, other] : tasks_) {
@@ -213,7 +213,7 @@ bool Core::IsHeld(RequestId id, const Task& task) const {
 
 std::vector<RequestState> Core::States() const {
   std::vector<RequestState> states;
-  int32_t scoped = 0;  // of those that wait
+  int32_t scoped = 0;  // of the waiting requests, those that have a scope
   for (const auto& [id, task] : tasks_) {
     const sequence::Sequence& sequence = *task->sequence;
     const GenerationRequest& request = sequence.request();
@@ -250,13 +250,14 @@ void Core::Change(const Plan& plan) {
   }
 }
 
-// What the scheduler has given out. What an admitted request found in the pool needs no rows.
+// The parts of the step that the scheduler has planned. Rows whose keys and values an admitted request found in the
+// pool need no work.
 std::vector<Part> Core::PartsOf(const Plan& plan) {
   std::vector<Part> parts;
   for (const Work& work : plan.work) {
     Task& task = *tasks_.at(work.id);
     const int32_t rows = std::min(work.prompt_rows, task.sequence->num_left());
-    const bool goes_on = rows > 0 && task.last_step != step_;  // with its prompt
+    const bool goes_on = rows > 0 && task.last_step != step_;  // a prompt of which an earlier step has computed a part
     task.last_step = step_;
     if (goes_on && task.sequence->output().empty()) {
       Ask(task);
@@ -271,7 +272,7 @@ std::vector<Part> Core::PartsOf(const Plan& plan) {
   return parts;
 }
 
-// What a callback throws ends its own request.
+// Emits what may be shown. An exception of the callback ends its own request only.
 void Core::Emit(Task& task) {
   try {
     task.sequence->Emit(task.callbacks.on_emit);
@@ -280,7 +281,7 @@ void Core::Emit(Task& task) {
   }
 }
 
-// Between the parts of a prompt.
+// Between the parts of a prompt, asks the callback whether to go on.
 void Core::Ask(Task& task) {
   try {
     if (task.callbacks.on_emit && !task.callbacks.on_emit({})) task.sequence->Cancel();
@@ -306,7 +307,7 @@ void Core::FinishEnded() {
     ended->sequence->End();
     try {
       if (ended->callbacks.on_done) ended->callbacks.on_done(std::move(result));
-    } catch (...) {  // it must not; others' results must go out all the same
+    } catch (...) {  // callbacks must not throw here; the results of others must go out all the same
     }
   }
 }

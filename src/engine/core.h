@@ -40,7 +40,7 @@ class Core {
   struct Task {
     RequestCallbacks callbacks;
     TreePlan tree;
-    StepKind kind;  // of its last step
+    StepKind kind;  // how its last decoding step was drafted
     std::unique_ptr<sequence::Sequence> sequence;
     bool is_running = false;
     int64_t last_step = -1;
@@ -71,14 +71,14 @@ class Core {
   TreeReport ReportOf(const Task& task) const;
 
   load::LoadedModel* loaded_;
-  std::unique_ptr<Trees> trees_;  // null: no drafter, or one that makes its own
+  std::unique_ptr<Trees> trees_;  // null: there is no drafter, or it makes its own trees
   kv::BlockPool pool_;
   Stepper stepper_;
-  TreePlan no_tree_;  // where there is no drafter that fills one
+  TreePlan no_tree_;  // of requests whose drafter fills no tree
   Tasks tasks_;       // by arrival
   int64_t step_ = 0;
 
-  std::mutex mutex_;  // of the two below
+  std::mutex mutex_;  // guards the members down to open_
   RequestId last_id_ = 0;
   Tasks incoming_;
   std::map<RequestId, Task*> open_;  // submitted and not ended: what Cancel may reach

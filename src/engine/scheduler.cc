@@ -40,15 +40,15 @@ class Scheduling {
       if (!request.is_running) continue;
       --running;
       need -= NeedOf(request);
-      free_ += request.num_own;  // less than it will be where two that share go together
+      free_ += request.num_own;  // too few where two preempted requests share blocks
       plan_.preempted.push_back(request.id);
       request.is_running = false;
     }
     free_ -= static_cast<int32_t>(std::min<int64_t>(need, free_));
   }
 
-  // Blocks that must be there for a waiting request: for what is known of it and one step; or, where nobody may be
-  // preempted, for all that it may come to.
+  // Blocks that must be free before a waiting request is admitted: enough for what is known of it and one step, or,
+  // where nobody may be preempted, for all that it may come to use.
   int32_t AdmissionNeed(const RequestState& request) const {
     if (!limits_.may_preempt) return BlocksOf(request.most_slots);
     const int64_t slots = int64_t{request.length} + request.num_left + request.tree_rows;
@@ -77,7 +77,7 @@ class Scheduling {
       free -= need;
       ++running;
       request.is_running = true;
-      request.last_step = std::numeric_limits<int64_t>::max();  // after those that run already
+      request.last_step = std::numeric_limits<int64_t>::max();  // takes its turn after the requests that run already
       plan_.admitted.push_back(request.id);
     }
   }
@@ -107,7 +107,7 @@ class Scheduling {
   SchedulerLimits limits_;
   std::vector<RequestState> requests_;
   int32_t free_;  // blocks that nobody's next step needs
-  int32_t rows_;  // that nobody has yet
+  int32_t rows_;  // rows of the step that are not given out yet
   Plan plan_;
 };
 

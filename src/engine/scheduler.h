@@ -20,10 +20,10 @@ struct RequestState {
   int32_t tree_rows = 1;   // most rows of a step when it decodes, the root included
   int32_t length = 0;      // positions committed
   int32_t num_blocks = 0;  // in its table
-  int32_t num_own = 0;     // of those, that nobody else uses: what it gives back
+  int32_t num_own = 0;     // blocks that nobody else uses: what a preemption frees
   int32_t num_copies = 0;  // shared blocks that its next rows make it copy
-  int32_t most_slots = 0;  // that it may come to use
-  int64_t last_step = -1;  // that had work for it; -1: none yet
+  int32_t most_slots = 0;  // slots that it may come to use
+  int64_t last_step = -1;  // the last step that had work for it; -1: none yet
 };
 
 struct SchedulerLimits {
@@ -32,7 +32,7 @@ struct SchedulerLimits {
   int32_t max_running = 256;  // requests
   int32_t num_blocks = 0;     // of the pool
   int32_t num_free = 0;       // of those, now
-  bool may_preempt = true;    // else only what can finish is admitted
+  bool may_preempt = true;    // false: only requests that can finish are admitted
 };
 
 // Rows of one request: of its prompt, or at most so many of a tree.
@@ -50,7 +50,7 @@ struct Plan {
   std::vector<Work> work;
 };
 
-// Blocks for so many slots.
+// Number of blocks that so many slots take.
 int32_t BlocksOf(int64_t slots);
 
 // `requests` in order of id. What it promises:

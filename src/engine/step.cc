@@ -34,7 +34,7 @@ class PhaseClock {
   std::chrono::steady_clock::time_point first_, last_;
 };
 
-// What is wrong with one sequence stays with it.
+// Runs fn. A user's error stays with the sequence that it concerns.
 template <typename Fn>
 void Guard(Part& part, const Fn& fn) {
   try {
@@ -75,7 +75,7 @@ void Stepper::Step(std::span<Part> parts) {
   ObserveTree(clock.total_ms());
 }
 
-// One tree for all sequences that ask for auto: what a step costs hangs on all of them.
+// Chooses one tree for all sequences that ask for auto: a step's cost depends on all of them together.
 void Stepper::ChooseTree() {
   chooser_ = nullptr;
   auto_trees_ = nullptr;
@@ -163,14 +163,14 @@ void Stepper::LayOutPrompts() {
     prompt_row_.push_back(batch_.num_rows());
     batch_.AddChain(sequence.tokens().subspan(static_cast<size_t>(first), static_cast<size_t>(part->prompt_rows)),
                     first, sequence.table().blocks());
-    // Of a text that is computed anew the next token is known.
+    // A text that is computed again, after a preemption, knows its next token and needs no logits.
     const bool wanted = part->prompt_rows == sequence.num_left() && sequence.output().empty();
     prompt_logits_.push_back(wanted ? static_cast<int32_t>(batch_.logit_rows().size()) : -1);
     if (wanted) batch_.WantLogits();
   }
 }
 
-// All trees, the rows of each in the order of its nodes' places.
+// Adds the rows of all trees to the batch, each tree's rows in the order of its nodes' places.
 void Stepper::LayOutTrees() {
   first_row_.clear();
   first_logits_.clear();
@@ -243,7 +243,7 @@ void Stepper::CommitPrompts() {
   if (!commits_.empty()) context_.drafter->Commit(commits_);
 }
 
-// The verdict on one tree, and its keys and values where they are committed. Sequences share nothing here.
+// Decides on one tree, and commits the keys and values of its accepted nodes. Trees share nothing here.
 void Stepper::Verify(size_t t) {
   Part& part = *trees_[t];
   sequence::Sequence& sequence = *part.sequence;
@@ -269,7 +269,8 @@ void Stepper::Verify(size_t t) {
   });
 }
 
-// Of the tokens that go into the text. Where all logits are NaN, each choice is one.
+// Checks the logits of the tokens that go into the text. Where all logits of a row are NaN, the token that was chosen
+// has NaN too.
 void Stepper::CheckFinite(const verify::VerifyInput& input, const verify::Verdict& verdict) const {
   const auto check = [&](tree::NodeId node, int32_t token) {
     if (!std::isfinite(verify::RowOf(input, node)[static_cast<size_t>(token)]))

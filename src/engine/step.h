@@ -24,18 +24,18 @@ struct StepContext {
   base::ThreadPool* pool = nullptr;
   draft::Drafter* drafter = nullptr;
   const kv::BlockPool* blocks = nullptr;
-  kv::LayerRange base_layers = {};  // of the pool; the drafter's come after them
+  kv::LayerRange base_layers = {};  // the base model's layers of the pool; the drafter's follow
   std::string model = {};           // its folder, for errors
 };
 
-// What a sequence does in a step. Its table has room for the rows.
+// What a sequence does in a step. Its block table must have room for the rows.
 struct Part {
   sequence::Sequence* sequence = nullptr;
-  int32_t prompt_rows = 0;             // of its known tokens; 0: it decodes
-  int32_t tree_rows = 0;               // at most, the root included
+  int32_t prompt_rows = 0;             // rows of its known tokens to compute; 0: it decodes
+  int32_t tree_rows = 0;               // most rows of its tree, the root included
   draft::StaticTree* shape = nullptr;  // for drafters that fill one
   AutoTrees* auto_trees = nullptr;     // chooses the shape, where set
-  // What went wrong with this sequence alone: its numbers are not finite, or beyond the type of keys and values. It
+  // An error of this sequence alone: a number is not finite, or does not fit the type of keys and values. The sequence
   // must not be used again.
   std::exception_ptr error = nullptr;
 };
@@ -71,13 +71,13 @@ class Stepper {
   AutoTrees* auto_trees_ = nullptr;     // of this step; null: none is asked
   tree::TreeChooser* chooser_ = nullptr;
   StepKind kind_;
-  bool all_as_chosen_ = false;  // every sequence of this step drafted the chosen tree, whole, and there was no prompt
+  bool all_as_chosen_ = false;  // no prompts, and each sequence drafted the whole chosen tree
   std::vector<std::vector<tree::VisitedNode>> walks_;
   model::RowBatch batch_;
   model::ForwardOutput output_;
-  std::vector<int32_t> first_row_, first_logits_;    // [trees]
-  std::vector<int32_t> prompt_row_, prompt_logits_;  // [prompts]; -1: none wanted
-  std::vector<tree::NodeId> node_at_;                // of one tree, by place
+  std::vector<int32_t> first_row_, first_logits_;    // [trees] in the batch
+  std::vector<int32_t> prompt_row_, prompt_logits_;  // [prompts]; no logits wanted: -1
+  std::vector<tree::NodeId> node_at_;                // of the tree in hand, by place
   std::vector<verify::Verdict> verdicts_;            // [trees]
   std::vector<draft::ProposeInput> proposals_;
   // What the drafter is told of a step.
@@ -85,7 +85,7 @@ class Stepper {
   std::vector<int32_t> committed_rows_, committed_tokens_;  // of all sequences, one behind the other
   std::vector<size_t> num_committed_;                       // [commits_]
   std::vector<Matrix> committed_hidden_;                    // [wanted layers] of [committed rows, D]
-  std::vector<kernels::ConstRows> hidden_parts_;            // of commits_
+  std::vector<kernels::ConstRows> hidden_parts_;            // parts of committed_hidden_, for commits_
 };
 
 }  // namespace hydrant::engine

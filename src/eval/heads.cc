@@ -88,7 +88,7 @@ class Draft {
   int32_t depths() const { return shape_.whole().max_depth(); }
 
  private:
-  // For what TimeOf(Commit) may come to after Restart.
+  // Blocks for all the commits of a TimeOf(Commit) after Restart.
   static int32_t BlocksFor(const HeadsOptions& options) {
     return options.committed * static_cast<int32_t>(kMostCalls + 1) / kernels::kBlockPositions + 1;
   }
@@ -105,7 +105,7 @@ class Draft {
   std::unique_ptr<draft::DraftState> state_;
 };
 
-// The same rows absorbed and the same heads run by the target and by the portable table.
+// Compares the logits of the same heads by the target's table and by the portable one.
 bool Check(const HeadsOptions& options) {
   Matrix found, expected;
   Draft(options, options.drafter, DType::kF32).Logits(found);
@@ -141,7 +141,8 @@ DraftPart PartOf(std::string name, int64_t bytes, PartSamples samples) {
           .of_step = SpreadOf(std::move(samples.of_step)).median};
 }
 
-// The drafter's bytes, shared out by weights; heads below the tree's depth only. All parts last.
+// Shares the drafter's bytes out over its parts in proportion to their weights. Heads below the tree's depth have no
+// part. The last entry is the sum.
 std::vector<int64_t> PartBytes(const HeadsOptions& options, int32_t depths) {
   const std::vector<int64_t>& weights = options.part_weights;
   const auto total = static_cast<double>(std::accumulate(weights.begin(), weights.end(), int64_t{0}));
@@ -179,7 +180,7 @@ Round RunRound(TreePass& pass, Draft& draft) {
   return round;
 }
 
-// A part's own time is that of drafting to its depth, less that to the depth before.
+// A head's own time is the time of drafting to its depth less that of drafting to the depth before.
 void AddRound(const Round& round, const std::vector<int64_t>& bytes, double read, std::vector<PartSamples>& samples) {
   samples[0].Add(round.absorb, static_cast<double>(bytes[0]), read, round.step);
   for (size_t depth = 1; depth <= round.propose.size(); ++depth) {
@@ -196,8 +197,8 @@ std::vector<DraftPart> PartsOf(const std::vector<Round>& rounds, const std::vect
     std::string name = part == 0 ? "prefix layer" : "head " + std::to_string(part);
     if (part + 1 == samples.size()) name = "all";
     parts.push_back(PartOf(std::move(name), bytes[part], std::move(samples[part])));
-    // The least difference of two noisy times says nothing; that of their least times does, unless one was disturbed
-    // in every round.
+    // The smallest of many differences of noisy times says nothing. The difference of the smallest times does, unless
+    // something disturbed one of them in every round.
     Spread& ms = parts.back().ms;
     if (part > 0 && part < samples.size() - 1)
       ms.min = std::min(ms.median, Least(rounds, part) - Least(rounds, part - 1));

@@ -22,7 +22,7 @@ struct HeadsOptions {
   kernels::Queue* queue = nullptr;  // the drafter's, too
   const model::ModelWeights* base = nullptr;
   draft::Drafter* drafter = nullptr;
-  draft::Drafter* portable = nullptr;      // the same heads on the portable table, for the check; null: no check
+  draft::Drafter* portable = nullptr;      // the same heads on the portable table, to compare with; null: no check
   std::vector<int64_t> part_weights = {};  // as PartWeights gives them
   tree::Topology tree = {};                // to be filled; every depth of the heads, or fewer
   int context = 32;
@@ -50,8 +50,9 @@ struct HeadsResult {
   bool checked = false;
 };
 
-// In turn: the base step, the prefix layer over committed rows, drafting with the tree cut to depth 1, 2, ..; a head's
-// time is the difference of two depths. First compares the heads' logits with those of `portable`, bit for bit.
+// Measures in turn the base step, the prefix layer over committed rows, and drafting with the tree cut to depth 1, 2,
+// ..: a head's time is the difference of two depths. First compares the heads' logits with those of `portable`, bit for
+// bit.
 HeadsResult MeasureHeads(const HeadsOptions& options);
 
 // Weights of the matrices that each part reads, tied blocks once: [0] the prefix layer (0 where there is none), [i]

@@ -16,10 +16,10 @@ struct RandomModel {
   std::vector<std::string> heads;  // of PublishedHeadsNames()
 };
 
-// One engine for each kind of heads over one base; one without heads where there are none. Random heads draft what the
-// base does not choose, so acceptance is about 0. `options`: weights and head_weights (formats that random weights can
-// be made in), draft_vocab_size, tree, threads, cpu_target, kv_type, prefill_chunk; what names a file is left out.
-// Throws UserError where there is less memory. Empty when stopped.
+// Makes one engine for each kind of heads over one base, or one without heads where no kind is named. Random heads
+// draft what the base does not choose, so acceptance is about 0. Of `options` it reads weights and head_weights
+// (formats that random weights can be made in), draft_vocab_size, tree, threads, cpu_target, kv_type and prefill_chunk,
+// and nothing that names a file. Throws UserError where memory is short. Empty when stopped.
 std::vector<std::unique_ptr<Engine>> MakeRandomEngines(const RandomModel& what, const EngineOptions& options,
                                                        const FillProgress& on_progress);
 

@@ -23,12 +23,12 @@ std::vector<HeadPlace> PlacesByStep(draft::HeadWeights& weights) {
   return places;
 }
 
-// Blocks that released files repeat are one: only the first gets values.
+// Released files repeat tied blocks: only the first of them gets values.
 bool IsRepeated(const HeadPlace& place, const draft::HeadsInfo& info) {
   return place.tied_to != nullptr && info.tied_blocks;
 }
 
-// Asks for the matrices of the heads, and sets what is small.
+// Adds the heads' matrices to those that wait for memory, and fills the small tensors at once.
 class HeadFiller {
  public:
   HeadFiller(const model::ModelConfig& config, quant::WeightFormat format, int64_t draft_rows)

@@ -31,8 +31,8 @@ uint64_t Mix(uint64_t x) {  // SplitMix64's finalizer (Steele, Lea, Flood 2014)
   return x ^ (x >> 31);
 }
 
-// Each byte that is 0 becomes 1 (and perhaps one that is 1 beside it stays so): a w8 code is weight + 128, weight >
-// -128.
+// Turns each byte that is 0 into 1, since a w8 code is weight + 128 and weights are above -128. (The borrow of a byte
+// that is 0 may select a neighbour that is 1, which stays 1.)
 uint64_t WithoutZeroBytes(uint64_t x) { return x | (((x - 0x0101010101010101) & ~x & 0x8080808080808080) >> 7); }
 
 // Exponent of floats whose products with I inputs of size 1 add up to about 1.
@@ -97,7 +97,7 @@ void RandomWeights::Add(int64_t outputs, int64_t inputs, quant::WeightFormat for
   piece.format = format;
   piece.linear = target;
   if (quant::IsPacked(format)) {
-    kernels::PackedMatrix matrix;  // in lines, which take no less
+    kernels::PackedMatrix matrix;  // as lines; the interleaved layout takes no more memory
     matrix.type = quant::Is4Bit(format) ? kernels::PackedType::kW4 : kernels::PackedType::kW8;
     matrix.outputs = outputs;
     matrix.inputs = inputs;
@@ -187,7 +187,7 @@ bool RandomWeights::Build(const kernels::Queue& queue, const FillProgress& on_pr
         uint64_t word = Mix(seed_ + (piece.offset + i + 8) * 0x9e3779b97f4a7c15);
         switch (piece.fill) {
           case Fill::kW8: word = WithoutZeroBytes(word); break;
-          case Fill::kW4: break;  // any table, any code
+          case Fill::kW4: break;  // every table number and every code is valid
           case Fill::kF32: word = (word & 0x807fffff807fffff) | exponent << 23 | exponent << 55; break;
           case Fill::kBF16: word = (word & 0x807f807f807f807f) | exponent * 0x0080008000800080; break;
         }

@@ -61,7 +61,7 @@ class RandomWeights {
   std::vector<Piece> pieces_;
 };
 
-// Throws UserError where that is nearly all of the memory that is free, or more: "the weights take 27.0 GB, ..".
+// Throws UserError where `bytes` are nearly all of the free memory, or more: "the weights take 27.0 GB, ..".
 void CheckMemory(uint64_t bytes, const std::string& what, const std::string& hint);
 
 // A whole model, with the lm head in the format that the engine takes for it. Throws UserError when there is less
@@ -69,10 +69,10 @@ void CheckMemory(uint64_t bytes, const std::string& what, const std::string& hin
 bool MakeRandomModel(const model::ModelConfig& config, quant::WeightFormat format, const kernels::Queue& queue,
                      const FillProgress& on_progress, model::ModelWeights* weights);
 
-// What one row multiplies: outputs x inputs of every linear layer.
+// Multiplications of one row: outputs x inputs, over all linear layers.
 int64_t MacsPerRow(const model::ModelWeights& weights);
 int64_t MacsPerRow(const model::LayerWeights& weights);
-// What one pass reads of them, each matrix once.
+// Bytes of weights that one pass reads, each matrix once.
 int64_t BytesRead(const model::ModelWeights& weights);
 int64_t BytesRead(const model::LayerWeights& weights);
 

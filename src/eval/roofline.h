@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast this machine reads memory and multiplies, measured: every other time is told as a part of it
+// Measures how fast this machine reads memory and multiplies. All other times are given as parts of that speed
 // (docs/benchmarks/README.md).
 #pragma once
 
@@ -23,7 +23,7 @@ double ReadOnce(base::ThreadPool& pool, const kernels::KernelTable& table, const
 // GMAC/s of one run of a multiplying loop on `threads` threads, some five milliseconds.
 double MultiplyOnce(base::ThreadPool& pool, const kernels::PeakLoop& loop, int threads);
 
-// The roofline beside a kernel, in turn with its runs: memory speed of shared machines moves within seconds.
+// Measures the roofline in turn with a kernel's runs: the memory speed of shared machines changes within seconds.
 class RooflineProbe {
  public:
   // Reads a buffer of its own that is as large as what the kernel reads (at most DramBytes): small weights stay in a

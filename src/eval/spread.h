@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several timings of one thing are told as. Shared machines differ from second to second: a figure without its
-// spread says little.
+// How several timings of one thing are summed up. Shared machines differ from second to second, so that a figure
+// without its spread says little.
 #pragma once
 
 #include <vector>

@@ -26,7 +26,8 @@ bool SameRow(const Matrix& a, int64_t row_a, const Matrix& b, int64_t row_b) {
   return std::memcmp(a.row(row_a), b.row(row_b), static_cast<size_t>(a.cols()) * sizeof(float)) == 0;
 }
 
-// The rows on the path to the last node of the largest tree, by the portable table alone and among all the rows.
+// Compares the rows on the path to the largest tree's last node: computed alone by the portable table, and among all
+// rows.
 bool Check(const StepOptions& options, int most) {
   model::ModelWeights one = *options.weights;
   one.layers.resize(1);
@@ -134,9 +135,9 @@ class StepMeasurement {
 
   bool IsPrefill(size_t kind) const { return kind == options_.rows.size(); }
 
-  // Passes of rows follow one that is not timed, as the steps of a text follow each other: after a long pass that
-  // multiplies, memory is slow for some hundred milliseconds. (Intel with AMX, 7B, a prompt of 512 before one row: 131
-  // -> 123 ms.)
+  // Before the passes that are timed comes one that is not, as the steps of a text follow each other. After a long pass
+  // that multiplies, memory is slow for some hundred milliseconds. (Intel with AMX, 7B: one row took 131 ms right after
+  // a prompt of 512, and 123 ms behind such a pass.)
   static void WarmUp(TreePass& bench, int rows) { bench.Tree(AllNodes(rows)); }
 
   std::vector<double> Visit(TreePass& bench, size_t kind) const {

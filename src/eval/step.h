@@ -35,7 +35,7 @@ struct PassTime {
   int rows = 0;
   int passes = 0;  // timed
   Spread ms;
-  Spread roofline_ms;  // max(bytes / read, rows * multiplies / multiply), each by the readings around the pass
+  Spread roofline_ms;  // max(bytes / read speed, rows * multiplies / multiply speed), from the readings around the pass
   Spread share;        // roofline over time, pass by pass
   double ratio = 0;    // to one row, median over the rounds; 0 where one row was not asked for
 };
@@ -50,9 +50,9 @@ struct StepResult {
   bool checked = false;
 };
 
-// In turn: every number of rows, each after a pass that is not timed, then again, with a reading of the roofline
-// between any two of them. First checks the answer: one layer and the lm head, every number of rows, against the
-// portable table on sampled rows, bit for bit (keys and values in f32); an InternalError says where they differ.
+// Measures all numbers of rows in turn, again and again, each after a pass that is not timed; reads the roofline
+// between any two of them. First checks one layer and the lm head for every number of rows, on sampled rows, bit for
+// bit against the portable table (keys and values in f32). An InternalError says where they differ.
 StepResult MeasureStep(const StepOptions& options);
 
 // The type whose multiply peak bounds a format's matmuls, and the products per weight and row.

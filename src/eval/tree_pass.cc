@@ -38,7 +38,7 @@ const model::ForwardOutput& TreePass::Tree(const std::vector<int32_t>& nodes) {
   return output_;
 }
 
-// In preorder, the order of paths as words, as the engine does.
+// Places the nodes in preorder (the order of their paths as words), as the engine does.
 void TreePass::Place(const std::vector<int32_t>& nodes) {
   nodes_ = nodes;
   paths_.clear();

@@ -8,11 +8,11 @@
 
 namespace hydrant::kernels {
 
-// Of some numbers: sum of exp(x - largest), so that parts can be joined without overflow.
+// Over some numbers, the sum of exp(x - largest): parts can be joined without overflow.
 struct ExpSum {
   float largest, sum;
 };
-inline constexpr int64_t kExpSumScores = 64;  // of a part
+inline constexpr int64_t kExpSumScores = 64;  // numbers in one part
 
 enum class FloatType : uint8_t { kF32, kBF16, kF16 };
 
@@ -24,14 +24,14 @@ inline constexpr int64_t kSliceRows = 8;
 // Rows of one call: weights are read once for them.
 inline constexpr int64_t kMatmulRows = 64;
 
-// x comes packed. The first `lane_rows` rows in groups of the table's row_lanes: [group][I][row_lanes], lanes past the
-// last row zero. The other rows by slices: [row][padded_slice][8], lane s of step j is input s * slice + j, zero past
-// the end.
+// x comes packed, in two ways. The first `lane_rows` rows lie in groups of the table's row_lanes:
+// [group][I][row_lanes], with zeros in the lanes past the last row. The other rows lie by slices:
+// [row][padded_slice][8], where lane s of step j is input s * slice + j, and zero past the end.
 struct MatmulArgs {
   const float* packed_lanes = nullptr;
   const float* packed_slices = nullptr;
   int64_t rows = 0;                 // R <= kMatmulRows
-  int64_t lane_rows = 0;            // of them
+  int64_t lane_rows = 0;            // rows that are packed by lanes
   int64_t slice = 0;                // ceil(I / 8)
   int64_t padded_slice = 0;         // rounded up to 8
   const uint8_t* weight = nullptr;  // [O, I], unaligned
@@ -47,25 +47,29 @@ struct MatmulArgs {
 // Activation rows as int8 codes that go through a packed matmul together.
 struct RowBlock {
   int64_t first = 0, rows = 0;  // code rows first .. first + rows - 1 of the call
-  // Lines: [I / 64][rows][64]. Quads (tiles, rows <= 16): [I / 64][16][16][4], code rows past `rows` unspecified.
-  // Signs (AVX2): [I / 64][rows][2][64], |code|, then 0x80, or 0x7f where the code is negative: what an xor turns a
-  // weight + 128 into the weight by, or into -weight - 1.
+  // The target's form of codes:
+  //   lines                       [I / 64][rows][64]
+  //   quads (tiles, rows <= 16)   [I / 64][16][16][4], code rows past `rows` unspecified
+  //   signs (AVX2)                [I / 64][rows][2][64]: |code|, then a byte to xor with weight + 128: 0x80 gives
+  //                               weight; where the code is negative 0x7f gives -weight - 1
   const int8_t* codes = nullptr;
 };
 
 inline constexpr int64_t kQuadRows = 16;  // of a block of quads, whatever its number of rows
 
-// Code rows of one call: 64 rows of activations in two planes each, or 64 in one; where tiles multiply, 128 in one.
+// Most code rows of one call: 64 rows of activations in two planes each, or 64 rows in one plane; 128 in one plane
+// where tiles multiply.
 inline constexpr int64_t kMaxCodeRows = 128;
 
-// Memory that a later op of the same thread reads, in pieces of as many bytes as the call has (padded) inputs. A kernel
-// that leaves memory time brings one piece to L2 beside each panel; the others take none.
+// Memory that a later op of the same thread will read, cut into pieces of as many bytes as the call has (padded)
+// inputs. A kernel that does not keep memory busy brings one piece to L2 beside each panel. The other kernels ignore
+// the list.
 struct PrefetchList {
   const uint8_t* const* pieces = nullptr;  // [count]
   int64_t count = 0;
-  int64_t wait = 0;  // panels before the first
+  int64_t wait = 0;  // panels that pass before the first piece
 };
-// AVX-512 has time beside octets from so many rows on: it multiplies then, where fewer rows wait for memory.
+// From so many rows on, AVX-512 waits for products of octets and not for memory, so that it has time to fetch.
 inline constexpr int64_t kPrefetchRows = 6;
 
 // Rows times a range of panels of a packed matrix (packed.h): out[r][o] = value (+ bias[o]) or out[r][o] += that, with
@@ -90,8 +94,8 @@ struct PackedMatmulArgs {
   int64_t code_rows = 0;          // <= kMaxCodeRows
   bool two_planes = false;        // rows = code_rows / 2, else code_rows
   const float* scales = nullptr;  // [rows]
-  // [code_rows]: what the target's sums of a row are too large by. Where weights go in with their bias of 128, 128 *
-  // the sum of the row's codes; AVX2: the sum of its negative codes.
+  // [code_rows] By how much the target's sum of a code row is too large: 128 times the sum of the row's codes where
+  // weights are multiplied with their bias of 128, the sum of the row's negative codes on AVX2.
   const int32_t* excess = nullptr;
 
   const float* bias = nullptr;  // [O] or null

@@ -8,7 +8,7 @@
 
 namespace hydrant::kernels {
 
-// Positions per KV block, at fixed absolute places; also the attention block.
+// Positions per KV block, at fixed absolute places. Attention goes block by block, too.
 inline constexpr int32_t kBlockPositions = 32;
 
 // Where one row's keys and values are: positions p < identity_length are in KV slot p, position identity_length + j is
@@ -38,13 +38,13 @@ static inline int64_t ValueWidth(int64_t head_dim) { return (head_dim + 15) / 16
 // One row of an attention call.
 struct AttentionRow {
   int32_t first = 0, last = 0;  // positions attended to
-  // Positions below are in the slots of the same number. When some positions are not, a multiple of 32, and for those
-  // from here to `last`:
+  // Positions below it lie in the slots of their own number. It is a multiple of 32 where some positions do not; the
+  // pointers below then describe the positions from here to `last`, the row's tail.
   int32_t in_place_end = 0;
-  int32_t prefix_end = 0;  // positions below are in the slots of the same number; in_place_end, not rounded
+  int32_t prefix_end = 0;  // the same, not rounded to a multiple of 32
   const int32_t* slots = nullptr;
-  const int32_t* lanes = nullptr;  // where the score is: 32 * index in tail_blocks + slot % 32
-  // [block][32] For those blocks, which position of the block the value in each lane of the row's TailGroup is;
+  const int32_t* lanes = nullptr;  // [tail] where its score is: 32 * index in tail_blocks + slot % 32
+  // [tail block][32] For each lane of the row's TailGroup, the position within the block whose value it holds;
   // kNoPosition: none that the row attends to.
   const uint8_t* value_sources = nullptr;
 
@@ -56,15 +56,15 @@ struct AttentionRow {
   }
 };
 
-// Neighbouring rows of a tree whose values of one block of positions are gathered together. A sum over a block is two
-// chains in bf16, that of its even and that of its odd lanes: a row's positions may lie in any lanes of their parity,
-// as long as they ascend, and lanes of other rows add 0. So nodes of one depth are side by side, and ancestors are
-// shared.
+// Neighbouring rows of a tree whose values of one block of positions are gathered together. In bf16 a sum over a block
+// is two chains, one over the even lanes and one over the odd lanes. So a row's positions may lie in any lanes of their
+// parity, as long as they ascend, and lanes of other rows add 0. This way nodes of one depth lie side by side, and rows
+// share their common ancestors.
 struct TailGroup {
   const AttentionRow* begin = nullptr;
   const AttentionRow* end = nullptr;
   int32_t block = 0;               // of positions
-  int32_t slots[kBlockPositions];  // of lanes; kNoSlot: zeros
+  int32_t slots[kBlockPositions];  // the slot of each lane; kNoSlot: zeros
 };
 inline constexpr int32_t kNoSlot = -1;
 inline constexpr uint8_t kNoPosition = 0xff;
@@ -78,7 +78,7 @@ struct AttentionArgs {
   int64_t group = 0, num_rows = 0;
   const AttentionRow* rows = nullptr;
   const int32_t* blocks = nullptr;  // of the sequence
-  // Indices in `blocks` of those that hold slots of rows that are not in place.
+  // The blocks with slots of positions that are not in place, as indices in `blocks`.
   const int32_t* tail_blocks = nullptr;
   int32_t num_tail_blocks = 0;
   const TailGroup* tail_groups = nullptr;  // of the sequence, blocks ascending
@@ -88,14 +88,14 @@ struct AttentionArgs {
   int64_t q_stride = 0;
   float* out = nullptr;
   int64_t out_stride = 0;
-  int64_t next_head_bytes = 0;  // from this head to the one that will be wanted next, for prefetch; 0 = none
+  int64_t next_head_bytes = 0;  // to the head that will be attended to next, for prefetch; 0: none
   float* scratch = nullptr;     // AttentionScratch floats, on a 64-byte line
 };
 
 inline constexpr int64_t kQueryPad = 16;  // floats between packed queries, at most
 
-// Columns of packed queries and of outputs (tiles round their number up, by 3 at most), 16 merged pairs of values, a
-// step of keys, scores of the tail blocks for 16 columns.
+// Floats of scratch: packed queries and outputs for all columns (tiles round their number up, by 3 at most), 16 merged
+// pairs of values, a step of keys, and scores of the tail blocks for 16 columns.
 static inline int64_t AttentionScratch(int64_t head_dim, int64_t columns, int64_t num_tail_blocks) {
   return (2 * (columns + 3) + 16) * ValueWidth(head_dim) + (columns + 3) * kQueryPad +
          (num_tail_blocks + 1) * 16 * kBlockPositions;

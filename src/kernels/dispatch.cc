@@ -11,7 +11,7 @@
 namespace hydrant::kernels {
 namespace {
 
-// As users name them. amx-quads is none: it is what "auto" makes of amx for small models.
+// Targets as users name them. amx-quads is missing: "auto" takes it in place of amx for small models.
 constexpr std::array<std::string_view, 7> kNames{"auto", "portable", "avx2", "avx-vnni", "avx512", "amx", "amx-twin"};
 
 struct Target {
@@ -33,7 +33,7 @@ const KernelTable* AmxTwin(const CpuFeatures& cpu) { return cpu.avx512 ? &kAmxTw
 const KernelTable* AmxTwin(const CpuFeatures&) { return &kAmxTwin; }
 #endif
 
-// Slowest first: "auto" takes the last that the machine has, but never the twin.
+// Slowest first. "auto" takes the last one that the machine can run, but never amx-twin.
 const std::array<Target, 7>& Targets() {
   static const CpuFeatures& cpu = DetectCpuFeatures();
   static const std::array<Target, 7> targets{{
@@ -96,7 +96,7 @@ const KernelTable& KernelsFor(std::string_view cpu_target) {
 }
 
 const KernelTable& KernelsForModel(std::string_view cpu_target, int64_t hidden_size) {
-  constexpr int64_t kFewInputs = 768;  // up to which avx512, too, treats matrices as small
+  constexpr int64_t kFewInputs = 768;  // matrices of so many inputs are small for avx512, too
   const KernelTable& table = KernelsFor(cpu_target);
   const bool chosen = cpu_target == "auto" && TargetOfEnvironment() == "auto";
   return chosen && table.name == std::string_view("amx") && hidden_size <= kFewInputs ? KernelsFor("amx-quads") : table;

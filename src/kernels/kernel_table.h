@@ -17,37 +17,38 @@ struct KernelTable {
   const char* target;  // of the CPU target that it belongs to, as users name it
 
   void (*matmul)(const MatmulArgs& args, int64_t output_begin, int64_t output_end);
-  // Rows per vector when matmul takes one input of many rows at a time, 0 = never; and how many rows that pays for.
+  // Number of rows that a vector holds where matmul takes one input of many rows at a time (lanes), 0: never; and the
+  // fewest rows for which lanes pay.
   int64_t row_lanes, min_row_lanes;
   // Packs rows <= row_lanes rows of x, `stride` apart, as [inputs][row_lanes].
   void (*pack_lanes)(const float* x, int64_t stride, int64_t rows, int64_t inputs, float* packed);
-  // Low-bit weights. Panels of 16 outputs.
+  // Products with low-bit weights, for a range of panels of 16 outputs.
   void (*packed_matmul)(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
   void (*quantize_row)(const QuantizeArgs& args);
-  // Cuts code rows into the blocks that packed_matmul takes together: writes their sizes (room for kMaxCodeRows) and
-  // returns their number.
+  // Cuts code rows into the blocks that packed_matmul takes together. Writes the blocks' sizes (there must be room for
+  // kMaxCodeRows) and returns their number.
   int64_t (*plan_row_blocks)(int64_t code_rows, int64_t* sizes);
-  bool reads_lines;        // packed_matmul takes w8 and w4,
-  bool reads_interleaved;  // quads and octets
-  bool quad_codes;         // RowBlock::codes as quads,
-  bool sign_codes;         // or as signs. Else lines.
-  // Low-bit products go through tiles: a call takes kMaxCodeRows rows of codes, threads share out pairs of panels, and
-  // a matmul is not cut to attend between its parts.
+  bool reads_lines;        // packed_matmul takes w8 and w4
+  bool reads_interleaved;  // packed_matmul takes quads and octets
+  bool quad_codes;         // it wants RowBlock::codes as quads,
+  bool sign_codes;         // or as signs; if neither, as lines
+  // Low-bit products go through tiles. Then a call takes kMaxCodeRows code rows, threads share out pairs of panels, and
+  // a matmul is not cut into parts with attention between them.
   bool multiplies_by_tiles;
-  // packed_matmul fetches PackedMatmulArgs::later beside octets times kPrefetchRows rows and more.
+  // Whether packed_matmul fetches PackedMatmulArgs::later while it multiplies octets by kPrefetchRows rows or more.
   bool fetches_lists;
-  // Where quad_codes: 64 codes each of rows <= 16 rows, `stride` bytes apart, to [16 quads][16 rows][4].
+  // Where quad_codes: packs 64 codes of each of up to 16 rows, `stride` bytes apart, to [16 quads][16 rows][4].
   void (*pack_quads)(const int8_t* lines, int64_t stride, int64_t rows, int8_t* tile);
   void (*attention)(const AttentionArgs& args);
-  bool attends_by_tiles;  // over bf16 keys and values, which adds in an order of its own
+  bool attends_by_tiles;  // over bf16 keys and values, in an order of additions of its own
   void (*store_kv)(const StoreKvArgs& args);
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   void (*rope_table)(float position, const float* inv_freq, int64_t half, float* cos, float* sin);
   void (*rope)(float* head, const float* cos, const float* sin, int64_t half);
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   void (*residual_silu)(const float* residual, const float* linear, int64_t n, float* out);
-  // out[i] of kExpSumScores from x[kExpSumScores i] on, the last of fewer: NaN and -infinity add nothing, beside a
-  // number.
+  // out[i] of the numbers from x[kExpSumScores * i] on, kExpSumScores of them or what is left. NaN and -infinity add
+  // nothing as long as there is a number beside them.
   void (*exp_sums)(const float* x, int64_t n, ExpSum* out);
   // out[i] = from[i], widened.
   void (*widen)(const uint8_t* from, FloatType type, int64_t n, float* out);
@@ -62,7 +63,7 @@ struct KernelTable {
   int64_t BlockBytes(const RowBlock& block) const {
     return (quad_codes ? kQuadRows : block.rows) * kLineBytes * (sign_codes ? 2 : 1);
   }
-  // The layout that weights are made in for it.
+  // The layout of packed weights that packed_matmul reads.
   PackedLayout layout() const { return reads_lines ? PackedLayout::kLines : PackedLayout::kInterleaved; }
 };
 

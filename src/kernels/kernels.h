@@ -19,8 +19,8 @@ FloatType FloatTypeOf(DType dtype);
 
 const KernelTable& PortableKernels();
 
-// The table that is written to be checked and whose attention over keys and values of a type has the bits of `table`'s:
-// portable, but for bf16 by tiles, which add in an order of their own, amx-twin.
+// The plainly written table whose attention over keys and values of a type gives the same bits as `table`'s. That is
+// portable, or amx-twin for bf16 by tiles, which add in an order of their own.
 const KernelTable& AttentionTwin(const KernelTable& table, DType kv_type);
 
 // The table for a --cpu-target name ("auto" = HYDRANT_CPU_TARGET where it is set, else the best this machine runs).

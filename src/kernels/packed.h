@@ -10,12 +10,13 @@
 //             codes [2][16][64]: low nibbles = inputs 0 .. 63 of a step, high nibbles = 64 .. 127. An odd last step has
 //             its tables, zeros and its codes. weight = dictionary[table][code] - 128; dictionary entries 1 .. 255.
 // Interleaved, for targets whose table says so (KernelTable::reads_interleaved):
-//   quads panel, of w8: codes [I / 4][16][4], a byte = weight + 128: 16 outputs' products with four inputs are one
-//             vector instruction and need no adding up at the end.
+// Interleaved, for targets whose table says so (KernelTable::reads_interleaved):
+//   quads panel, of w8: codes [I / 4][16][4], a byte = weight + 128. One vector instruction multiplies 16 outputs by
+//             four inputs each, and nothing is left to add up at the end.
 //   octets panel, of w4: tables [I / 64][8], zero-padded to whole lines; codes [I / 16][16][8]: low nibbles = inputs
-//             0 .. 7 of 16, high = 8 .. 15. A line is 8 outputs by 8 inputs, twice.
-// Outputs 2 k and 2 k + 1 have the same tables: two of them are 16 bytes of a line of octets, what one vpshufb looks up
-// in one table. Lines have each number twice.
+//             0 .. 7 of 16, high = 8 .. 15. So a line is two matrices of 8 outputs by 8 inputs.
+// Outputs 2 k and 2 k + 1 have the same tables: their codes are 16 bytes of a line of octets, which one vpshufb looks
+// up in one table. Lines store each table number twice.
 // The value of a weight is row_scales[o] * weight, for all.
 #pragma once
 

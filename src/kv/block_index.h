@@ -29,11 +29,11 @@ class BlockIndex {
     int32_t block = -1;  // -1: no such entry
     Content content = kNothing;
   };
-  // `scope` counts for the first block of a text only: later ones come after that.
+  // `scope` matters for the first block of a text only: later blocks are found through their content before.
   Found Find(Content before, std::string_view scope, Tokens tokens) const;
   // Enters a block. Where the content is there already, that entry stays, and is returned.
   Found Add(int32_t block, Content before, std::string_view scope, Tokens tokens);
-  // What comes after this block's content is then found no more.
+  // Removes a block. Then nothing that came after its content can be found any more.
   void Remove(int32_t block);
   bool Holds(int32_t block) const { return keys_.contains(block); }
   size_t size() const { return entries_.size(); }

@@ -17,11 +17,12 @@ kernels::KvLayer LayerOf(const LayerShape& layer, DType dtype) {
   return {.data = nullptr, .dtype = dtype, .num_kv_heads = layer.num_kv_heads, .head_dim = layer.head_dim};
 }
 
-// Small segments in huge pages: tale-14m's 512 positions would be 2,000 small ones, which a pass visits all. A huge
-// page is there as a whole from its first byte on, and a position writes to every head's part of every layer: so not
-// segments of hundreds of megabytes, of which a short text uses little. Pools of less than one huge page get their
-// small pages at once: all threads come to a new block at a time, and wait 80 to 120 us for its eight pages (AMD Zen 4,
-// in a virtual machine), where one call brings a page a microsecond.
+// Segments up to kMostInHugePages are put into huge pages: the 512 positions of tale-14m would be 2,000 small pages,
+// all of which every pass visits. Larger segments are not, because a huge page takes its whole memory from the first
+// byte on and one position writes to every head's part of every layer: a short text would take much more memory than it
+// uses. Pools of less than one huge page get their small pages at once. Otherwise all threads come to a new block at
+// the same time and wait 80 to 120 us for its eight pages (AMD Zen 4, in a virtual machine), while one call brings a
+// page per microsecond.
 constexpr size_t kHugePage = size_t{2} << 20, kMostInHugePages = size_t{64} << 20;
 constexpr const char* kHint = "ask for fewer tokens, or use EngineOptions::kv_type bf16";
 
@@ -56,14 +57,14 @@ BlockPool::BlockPool(const KvShape& shape, int32_t num_blocks)
   if (__builtin_mul_overflow(BlockBytes(shape), num_blocks, &bytes)) {
     throw UserError("the KV cache needs more bytes than 64 bits count", "check the model's config.json");
   }
-  if (static_cast<size_t>(bytes) > kMostInHugePages &&  // small ones are made for every text
+  if (static_cast<size_t>(bytes) > kMostInHugePages &&  // small segments are made for every text
       static_cast<size_t>(bytes) > base::FreeNow().own) {
     FailFor(static_cast<size_t>(bytes));
   }
   blocks_.resize(static_cast<size_t>(num_blocks));
   for (const LayerShape& layer : shape.layers) AddToGroup(layer);
   MapGroups();
-  for (size_t i = blocks_.size(); i-- > 0;) free_.push_back(NumberOf(i));  // the first one first
+  for (size_t i = blocks_.size(); i-- > 0;) free_.push_back(NumberOf(i));  // the first block is handed out first
 }
 
 void BlockPool::AddToGroup(const LayerShape& layer) {

@@ -36,10 +36,10 @@ struct LayerRange {
   int64_t first = 0, count = 0;
 };
 
-// Blocks are handed out by number. Memory lies in segments of kSegmentBlocks blocks, [head of a layer][block], inside a
-// block as kernels::KvHead says: so what one sequence reads of a head is mostly one stream, and a pool of gigabytes
-// takes the memory that its blocks in use need. Numbers are not dense (BlockNumber), so that one stride serves the
-// blocks of all segments.
+// Blocks are handed out by number. Their memory lies in segments of kSegmentBlocks blocks, [head of a layer][block],
+// and inside a block as kernels::KvHead says. So most of what a sequence reads of a head is one stream, and a pool of
+// gigabytes takes only the memory of the segments in use. Numbers are not dense (BlockNumber), so that one stride
+// serves the blocks of all segments.
 class BlockPool {
  public:
   static constexpr int32_t kSegmentBlocks = 16;
@@ -53,14 +53,14 @@ class BlockPool {
   // an outcome, not an error.
   int32_t Allocate();
   void Retain(int32_t block);   // one user more
-  void Release(int32_t block);  // one less; the last one's leaves the block free, or kept where its content is known
+  void Release(int32_t block);  // one user fewer; without users a block is free, or kept where its content is known
   int32_t num_users(int32_t block) const { return blocks_[Index(block)].users; }
 
   int32_t num_blocks() const { return static_cast<int32_t>(blocks_.size()); }
   int32_t num_free() const { return static_cast<int32_t>(free_.size() + kept_.size()); }  // that Allocate can give
 
-  // What is in which block. A block in the index must not be written: its users take a copy, or its only one removes
-  // it.
+  // What is in which block. A block in the index must not be written: one of several users takes a copy, and an only
+  // user first removes it from the index.
   const BlockIndex& index() const { return index_; }
   BlockIndex::Found Enter(int32_t block, BlockIndex::Content before, std::string_view scope,
                           BlockIndex::Tokens tokens) {
@@ -103,7 +103,7 @@ class BlockPool {
   std::vector<std::pair<size_t, int64_t>> places_;  // [layers]: its group, and its first head there
   std::vector<Block> blocks_;
   std::vector<int32_t> free_;         // handed out from the back
-  std::map<uint64_t, int32_t> kept_;  // without users, by when their last one left
+  std::map<uint64_t, int32_t> kept_;  // blocks without users, by when the last user left
   uint64_t now_ = 0;                  // counts releases
   BlockIndex index_;
 };

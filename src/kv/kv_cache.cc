@@ -23,7 +23,7 @@ bool IsInfiniteF16(const uint8_t* data) {
   return (bits & 0x7FFF) == 0x7C00;
 }
 
-// Of one slot of one head.
+// Whether one slot of one head holds an infinity.
 bool HoldsInfinity(const kernels::KvLayer& layer, const int32_t* blocks, int64_t head, int64_t slot) {
   for (int64_t d = 0; d < layer.head_dim; ++d) {
     if (IsInfiniteF16(layer.key(blocks, head, slot, d)) || IsInfiniteF16(layer.value(blocks, head, slot, d)))
@@ -64,7 +64,7 @@ int32_t BlockTable::num_copies() const {
 }
 
 bool BlockTable::Reserve(int32_t num_slots) {
-  // Those behind the one that holds `length` are nobody else's: only full blocks are published.
+  // The blocks behind the one that holds `length` belong to nobody else: only full blocks are published.
   if (length_ % kP != 0 && num_slots > length_ && !MakeWritable(length_ / kP)) return false;
   while (num_blocks() < BlocksFor(num_slots)) {
     const int32_t block = pool_->Allocate();
@@ -134,7 +134,8 @@ void BlockTable::Truncate(int32_t length) {
   length_ = length;
   drafted_length_ = std::min(drafted_length_, length);
   contents_.resize(std::min(contents_.size(), static_cast<size_t>(length / kP)));
-  // The last ones first: of what is kept without a user, the end of a text is given up before its beginning.
+  // Gives the last blocks back first: of what the pool keeps without a user, the end of a text should go before its
+  // beginning.
   while (num_blocks() > BlocksFor(length)) {
     pool_->Release(blocks_.back());
     blocks_.pop_back();

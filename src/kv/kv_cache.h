@@ -33,7 +33,7 @@ class BlockTable {
   void CommitPath(std::span<const int32_t> places, LayerRange layers);
   // Lets others find the blocks that are full. `tokens`: of all committed positions.
   void Publish(std::string_view scope, std::span<const int32_t> tokens);
-  // The drafter has its keys and values of `count` positions more.
+  // The drafter now has its own keys and values of `count` more positions.
   void AppendDrafted(int32_t count);
   // Gives all blocks back, and nobody finds them any more.
   void Forget();

@@ -12,7 +12,7 @@
 namespace hydrant::model {
 namespace {
 
-// Tables of the f16 era are rounded, those of bf16 more so.
+// Files of the f16 era store the table rounded to f16, later ones to bf16, which is coarser: kRounding allows for both.
 bool IsTableOf(const TensorView& table, const RopeConfig& rope, int64_t head_dim) {
   constexpr float kRounding = 1.0F / 256, kSmallest = 1.0F / (1 << 23);
   if (!IsFloat(table.dtype) || table.num_elements() != head_dim / 2) return false;

@@ -11,14 +11,14 @@
 
 namespace hydrant::model {
 
-// What to warn of where stored tables of rotary frequencies, of names that start with `prefix`, are not those of
-// `rope`; empty where they are, up to the rounding of f16 and bf16, or where there are none. `says` is what the
+// A warning where the stored tables of rotary frequencies whose names start with `prefix` differ from those of `rope`
+// by more than the rounding of f16 and bf16. Empty where they agree, or where there are none. `says` names where the
 // frequencies in use come from ("config.json ('rope_theta', 'rope_scaling')").
 std::string RotaryWarning(const checkpoint::TensorSource& source, const std::string& prefix, const RopeConfig& rope,
                           int64_t head_dim, const std::string& says);
 
-// Tensors that no row has taken and the config denies: biases that are all zero change nothing and are ignored (and
-// returned); for others FileError names the key.
+// Settles tensors that no table row has taken and that the config denies. Biases that are all zero change nothing: they
+// are ignored and returned. For any other such tensor throws a FileError that names the config's key.
 std::vector<std::string> SettleDenied(checkpoint::TableLoader& loader, const ModelConfig& config);
 
 }  // namespace hydrant::model

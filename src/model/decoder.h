@@ -12,16 +12,16 @@
 
 namespace hydrant::model {
 
-// Hidden states that someone wants, by where they are taken: the output of layer l without a norm is l, the embeddings
-// are 0, and what the lm head reads is kAfterFinalNorm.
+// Numbers of the hidden states that someone may want: 0 is the embeddings, l the output of layer l without a norm, and
+// kAfterFinalNorm what the lm head reads.
 inline constexpr int32_t kAfterFinalNorm = -1;
 
 struct ForwardOutput {
   Matrix hidden;                 // [R, D], after the final norm
-  std::vector<Matrix> captured;  // [wanted layers] of [R, D]; empty where that is kAfterFinalNorm
+  std::vector<Matrix> captured;  // [wanted layers] of [R, D]; an empty matrix for kAfterFinalNorm
   Matrix logits;                 // [logit_rows, V], in the order of RowBatch::logit_rows
 
-  // Of the i-th wanted layer, [R, D].
+  // Hidden states of the i-th wanted layer, [R, D].
   const Matrix& HiddenOf(size_t wanted) const { return captured[wanted].rows() > 0 ? captured[wanted] : hidden; }
 };
 

@@ -10,16 +10,25 @@
 namespace hydrant::model {
 namespace {
 
-// Floats of gate and up, together, that stay in the caches from their products to their SiLU. More are better made part
-// by part; so few are better made apart, in fewer and longer calls. (Embedded model, 5, 9, 17 rows, `avx512` on Intel:
-// 1.3 to 2.2 % less time than part by part. 7B, `amx`, 4 rows, 88,064 floats: .5 % more, 64 rows: 4 % more.)
+// Largest number of floats of gate and up together for which both products are made whole and only then go through
+// SiLU. Up to this size they stay in the caches in between, and a few long calls are faster. Larger products are made
+// part by part (MatmulSiluMul). Time of whole products over that of part by part:
+//   embedded model, `avx512` on Intel, 5, 9, 17 rows   1.3 to 2.2 % less
+//   7B, `amx`, 4 rows (88,064 floats)                  0.5 % more
+//   7B, `amx`, 64 rows                                 4 % more
 constexpr int64_t kCachedInner = 32 * 1024;
 
-// Floats of rows [R, D] up to which every thread makes all rows ready for itself. One row always, of the inner width
-// too: the others would only wait. (Embedded model, D = 256, w8a8, AMD Zen 4, two threads whose cores share a cache,
-// and then others. One row .152 -> .150 and .210 -> .192 ms; 3, 4, 5, 6 rows .203 .236 .287 .336 -> .205 .240 .289 .340
-// and .327 .389 .490 .548 -> .313 .384 .467 .536. Two rows of the inner width, 704, .164 -> .169 and .257 -> .263: SiLU
-// alone.)
+// Largest number of floats of the rows [R, D] for which every thread makes the products' inputs of all rows by itself.
+// Larger ones are shared out among the threads. A single row is never shared out, also not with its inner width F: the
+// other threads would only wait. Milliseconds of a pass, shared out -> each thread by itself (embedded model, D = 256,
+// w8a8, AMD Zen 4, two threads):
+//   rows   cores that share a cache   cores that do not
+//   1      0.152 -> 0.150             0.210 -> 0.192
+//   3      0.203 -> 0.205             0.327 -> 0.313
+//   4      0.236 -> 0.240             0.389 -> 0.384
+//   5      0.287 -> 0.289             0.490 -> 0.467
+//   6      0.336 -> 0.340             0.548 -> 0.536
+// Two rows of the inner width (F = 704) are shared out: SiLU by each thread took 0.164 -> 0.169 and 0.257 -> 0.263 ms.
 constexpr int64_t kFloatsAlone = 1536;
 
 }  // namespace

@@ -36,14 +36,14 @@ class LayerRunner {
   // `queue` and `layers` must outlive this.
   LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::span<const LayerWeights> layers);
 
-  // Makes room and a plan for a pass over `rows`, which stay as they are until it is over, of which the last `outputs`
-  // go through the whole layer: all that the others leave behind is their keys and values. Outside regions; Rotate and
-  // Run are ops.
+  // Makes room and a plan for a pass over `rows`, which must stay as they are until the pass is over. Only the last
+  // `outputs` rows go through the whole layer; of the other rows only the keys and values are needed. Call it outside
+  // regions; Rotate and Run are ops.
   void Reserve(std::span<const kernels::RowKv> rows, int64_t outputs);
   void Rotate(kernels::Queue& queue, std::span<const int32_t> positions, std::span<const float> inv_freq);
 
-  // x [R, D] -> layer(x), in place, the last `outputs` rows; the others stay. Writes the rows' keys and values into
-  // `kv` first, so rows of one call see each other.
+  // Replaces the last `outputs` rows of x [R, D] by layer(x); the other rows of x stay. Writes the keys and values of
+  // all rows into `kv` first, so rows of one call see each other.
   void Run(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x);
 
  private:
@@ -58,7 +58,7 @@ class LayerRunner {
   };
   struct InnerWorkspace {
     InputByKind inner;  // [R', F]
-    Matrix products;    // [R', F] of gate and up, where a thread is alone
+    Matrix products;    // [R', F] silu(gate) * up, where each thread makes all rows by itself
   };
 
   const kernels::KernelTable* table_;
@@ -66,7 +66,7 @@ class LayerRunner {
   ModelConfig config_;
   std::span<const kernels::RowKv> kv_rows_;  // [R]
   int64_t num_inner_ = 0;                    // R': rows that go through the whole layer
-  kernels::AttentionPlan plan_;              // of those
+  kernels::AttentionPlan plan_;              // of the rows that go through the whole layer
   RowRotation rotation_;
   kernels::Workspaces<Workspace> workspaces_;
   kernels::Workspaces<InnerWorkspace> inner_workspaces_;

@@ -20,7 +20,7 @@ using quant::WeightFormat;
 int64_t Inputs(const Linear& linear) { return linear.num_inputs < 0 ? linear.weight.shape[1] : linear.num_inputs; }
 int64_t NumWeights(const Linear& linear) { return linear.weight.shape[0] * Inputs(linear); }
 
-// A packed layer with its activations rounded otherwise: the same bytes.
+// The same packed bytes under another format, which differs only in how activations are rounded.
 std::shared_ptr<const PackedWeight> Retagged(const Linear& linear, WeightFormat wanted) {
   const PackedWeight& packed = *linear.packed;
   const WeightFormat format = quant::FormatFor(wanted, packed.matrix.inputs);

@@ -30,13 +30,13 @@ struct FormatChoice {
 struct PackReport {
   double seconds = 0;
   uint64_t bytes_before = 0, bytes_after = 0;  // of the layers that changed, each storage once
-  uint64_t bytes_freed = 0;                    // of bytes_before: what nothing else uses
+  uint64_t bytes_freed = 0;                    // of bytes_before: storage that nothing else uses
 };
 
-// Memory of our own that packing takes: everything in its format, and one matrix more while it is changed.
+// Memory that packing allocates: all layers in their new format, and one more matrix while it is being changed.
 struct PackNeed {
   uint64_t bytes = 0;
-  uint64_t settled_bytes = 0;    // without that one
+  uint64_t settled_bytes = 0;    // without the matrix that is being changed
   uint64_t bytes_in_4_bits = 0;  // the same in w4a8
 };
 
@@ -54,7 +54,7 @@ class LinearPacker {
   // Floats may become anything; packed layers keep their bits and may only change what their activations are rounded
   // to: throws FileError otherwise. `linear` must live until Run.
   void Add(Linear& linear, const FormatChoice& choice);
-  // These floats stay in use.
+  // Somebody else goes on using these floats: Run must not give them back.
   void Keep(const TensorView& floats) { kept_.push_back(floats.data); }
 
   // Changes the layers. Equal slices of one tensor become one packed copy; floats are given back to the system as they

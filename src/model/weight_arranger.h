@@ -15,8 +15,8 @@ class WeightArranger {
  public:
   WeightArranger(const kernels::KernelTable* table, base::ThreadPool* pool) : table_(table), pool_(pool) {}
 
-  // Copies what the kernels do not read as it lies into their layout (kernels/packed.h), each shared matrix once. The
-  // weights stay the same. A matrix that nothing else uses is freed, or its pages given back to the file it came from.
+  // Copies a matrix that the kernels cannot read as it lies into their layout (kernels/packed.h), a shared matrix only
+  // once. The weights stay the same. A source that nothing else uses is freed, or its pages are given back to the file.
   void Arrange(Linear& linear);
   void Arrange(LayerWeights& layer);
   void Arrange(ModelWeights& weights);
@@ -24,7 +24,7 @@ class WeightArranger {
  private:
   const kernels::KernelTable* table_;
   base::ThreadPool* pool_;
-  // By what they were made of, which need not live any longer.
+  // The copies by the matrices that they were made from, which need not live any longer.
   std::map<std::weak_ptr<const quant::PackedWeight>, std::shared_ptr<const quant::PackedWeight>, std::owner_less<>>
       arranged_;
 };

@@ -35,8 +35,9 @@ bool HoldsAnotherLmHead(const checkpoint::StoredTensor* stored, const TensorView
   return false;
 }
 
-// Tied embeddings stand in for the lm head, unless the file has another: transformers 5 takes that, and so do we. A
-// converted folder keeps a packed lm head beside tied embeddings, which stay floats.
+// The lm head. With tied embeddings it is the embedding, unless the file holds an lm head that differs: transformers 5
+// then takes the file's, and so do we. A converted folder keeps a packed lm head beside tied embeddings, which stay
+// floats.
 Linear TakeLmHead(TableLoader& loader, const TensorView& embedding, ModelWeights* weights) {
   ModelConfig& config = weights->config;
   TensorRow row = LmHeadRow(config);

@@ -60,15 +60,16 @@ struct ModelWeights {
 // Throws FileError with the sentence of docs/errors.md.
 ModelWeights LoadModelWeights(const std::string& folder);
 
-// Throws FileError unless all round their inputs alike: those that read one input go through one product.
+// Throws FileError unless all of them round their inputs alike: layers that read one input go through one product.
 void CheckOneKind(std::span<const Linear* const> linears, const std::string& file, const std::string& what);
 
-// Table rows of one decoder layer whose names start with `prefix` ("model.layers.3."), for the base and for the
-// prefix layer of Hydra++ heads; and taking them out of a source.
+// Table rows of one decoder layer whose names start with `prefix` ("model.layers.3."). The base model and the prefix
+// layer of Hydra++ heads both use them.
 std::vector<checkpoint::TensorRow> LayerRows(const ModelConfig& config, const std::string& prefix);
 LayerWeights TakeLayer(checkpoint::TableLoader& loader, const ModelConfig& config, const std::string& prefix);
 
-// The matrix of a row, floats or packed, without a bias. An absent optional one has neither.
+// The matrix of a row, floats or packed, without a bias. An optional matrix that is absent has neither floats nor
+// codes.
 Linear TakeLinear(checkpoint::TableLoader& loader, const checkpoint::TensorRow& row);
 // The same as `count` matrices of equally many inputs each, in order.
 std::vector<Linear> TakeLinearSlices(checkpoint::TableLoader& loader, const checkpoint::TensorRow& row, int64_t count);

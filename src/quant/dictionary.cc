@@ -6,11 +6,12 @@
 namespace hydrant::quant {
 namespace {
 
-// Levels in [-1, 1]: what represents groups of 2 x 64 weights with the least squared error where each takes the best of
-// these shapes, the first kMirrored of them also in their mirror images, at the best of scales a tenth apart (Lloyd,
-// "Least squares quantization in PCM", 1982, with that choice in the loop; 240 Gaussian rows of 2,048, 80 of Student's
-// t with 8 degrees of freedom, 20 with 5). The last but one is near the levels that suit a normal distribution best;
-// the last is for one weight that is much larger than the others.
+// Levels in [-1, 1] of the tables' shapes; the first kMirrored shapes are used mirrored, too. They represent groups of
+// 2 x 64 weights with the least squared error, where each group takes its best shape at its best scale, scales being a
+// tenth apart: Lloyd's iteration ("Least squares quantization in PCM", 1982) with that choice in the loop. The weights
+// were 240 rows of 2,048 from a normal distribution, and of Student's t 80 rows with 8 degrees of freedom and 20 with
+// 5. The last shape but one is close to the levels that suit a normal distribution best. The last shape is for one
+// weight that is much larger than the others.
 constexpr int64_t kMirrored = 3;
 constexpr double kShapes[kNumShapes - kMirrored][kernels::kTableEntries] = {
     {-0.8518, -0.6554, -0.5079, -0.3887, -0.2834, -0.1877, -0.0980, -0.0098, 0.0777, 0.1679, 0.2636, 0.3666, 0.4794,

@@ -10,9 +10,9 @@
 
 #include "quant/dictionary.h"
 
-// The search over tables takes most of the time to pack a matrix in 4 bits: AMD Zen 4, two threads, 6.6 G weights in
-// 130 s, 145 s without wider vectors (8 bits: 23 s). The order of additions is the same for every width, so are the
-// bits.
+// Wider vectors for the search over tables, which takes most of the time of packing in 4 bits: 6.6 G weights took 130 s
+// with them and 145 s without (AMD Zen 4, two threads; 23 s in 8 bits). The order of additions does not depend on the
+// width of vectors, so the bits do not either.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define HYDRANT_WIDER_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -27,20 +27,20 @@ using kernels::kGroupInputs;
 using kernels::kNumTables;
 using kernels::kTableEntries;
 
-// Tables are compared on a grid of half steps of the int8 stage; codes are then taken from the weights themselves.
-// On Gaussian rows this loses 0.1 % of squared error against comparing exactly.
+// To compare tables, weights are rounded to a grid of half steps of the int8 stage. The codes are then taken from the
+// weights themselves. On Gaussian rows the squared error is 0.1 % larger than with exact comparisons.
 constexpr int64_t kGridLimit = 254;
 constexpr int64_t kGridPoints = 2 * kGridLimit + 1;
 
-// Parts of the largest weight that become 127: with an outlier in the row a smaller part serves the other groups
-// better.
+// Shares of the largest weight that may be mapped to 127. Where a row has an outlier, a smaller share serves the other
+// groups better.
 constexpr std::array<float, 14> kClips = {1.0F, 0.95F, 0.9F,  0.85F, 0.8F, 0.75F, 0.7F,
                                           0.6F, 0.5F,  0.42F, 0.35F, 0.3F, 0.25F, 0.2F};
-// A row beside one of few large weights gets a scale of at most so many times its own: an eighth of 127 still holds 16
-// levels well.
+// The two rows of a pair share tables. Beside a row with few large weights, the other row's scale is at most so many
+// times what it needs by itself: an eighth of 127 still holds 16 levels well.
 constexpr float kMostApart = 8;
 constexpr float kHugeWeight = 0x1p100F, kHugeUnit = 0x1p12F;
-// The search ends after so many clips in a row that were worse than the best.
+// The search ends after so many shares in a row that were worse than the best one.
 constexpr int kPatience = 2;
 
 float LargestMagnitude(std::span<const float> weights) {
@@ -118,16 +118,16 @@ void PairEncoderW4::EncodeGroup(std::span<const float> weights, float scale, uin
   for (size_t i = 0; i < weights.size(); ++i) codes[i] = static_cast<uint8_t>(found[i]);
 }
 
-// The first of the tables that are tried for groups whose largest weight is `largest` times their scale.
+// The first table to try for a group whose largest weight is `largest` times the scale.
 int64_t PairEncoderW4::FirstTable(float largest) const {
   int64_t reach = 0;
   while (reach + 1 < kNumScales && scales_[static_cast<size_t>(reach)] < largest) ++reach;
   return std::clamp(reach - kScalesBelow, int64_t{0}, kNumScales - kScalesTried) * kNumShapes;
 }
 
-// Adds scale.weight times a group's squared error with each of the tables from `first` on, in units of scale^2. Returns
-// what is lost with every table, beyond 127. (Sums as vectors stay in registers; an array went to memory and back for
-// each weight, twice as long, or was not vectorised at all.)
+// Adds to `total`, for each table from `first` on, a group's squared error times scale.weight, in units of scale^2.
+// Returns the error of clipping at 127, which is the same for every table. (Sums as vectors stay in registers. An array
+// took twice as long, through memory for each weight, or was not vectorised at all.)
 HYDRANT_WIDER_VECTORS
 double PairEncoderW4::AddErrors(std::span<const float> weights, const RowScale& scale, int64_t first,
                                 Sums& total) const {
@@ -177,18 +177,18 @@ double PairEncoderW4::TryScales(const RowPair& rows, const std::array<RowScale, 
   return error;
 }
 
-// Rows have scales in proportion to their root mean squares, so that one table suits both, and errors count in
-// proportion to a row's squares: a row of small weights is not left to a large one's tables.
+// The scales of the two rows are in proportion to their root mean squares, so that one table suits both. Errors count
+// relative to a row's mean square, so that a row of small weights does not just get the tables that suit a large one.
 void PairEncoderW4::ChooseTables(const RowPair& rows, RowPairW4& pair) const {
   std::array<float, 2> magnitudes{}, sizes{};
-  float largest = 0;  // times its row's size
+  float largest = 0;  // of either row, in units of its root mean square
   for (size_t r = 0; r < rows.size(); ++r) {
     magnitudes[r] = LargestMagnitude(rows[r]);
     if (magnitudes[r] < kernels::kZeroRow) continue;
     sizes[r] = RootMeanSquare(rows[r]);
     largest = std::max(largest, magnitudes[r] / sizes[r]);
   }
-  // A power of two, so that nothing changes: the largest floats times `largest` or kMostApart would be infinite.
+  // Dividing by a power of two changes no bits: the largest floats times `largest` or kMostApart would be infinite.
   const float unit = std::max(magnitudes[0], magnitudes[1]) > kHugeWeight ? kHugeUnit : 1;
   for (float& size : sizes) size /= unit;
   for (float& magnitude : magnitudes) magnitude /= unit;

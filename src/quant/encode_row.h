@@ -13,7 +13,8 @@
 
 namespace hydrant::quant {
 
-// Scales that are tried for a group; the first that reaches its largest weight is at kScalesBelow.
+// Scales that are tried for a group. The one with index kScalesBelow is the first that reaches the group's largest
+// weight.
 inline constexpr int64_t kScalesTried = 4;
 inline constexpr int64_t kScalesBelow = 2;
 inline constexpr int64_t kTablesTried = kScalesTried * kNumShapes;
@@ -50,7 +51,7 @@ class PairEncoderW4 {
   using Vector [[gnu::vector_size(4 * kVectorTables)]] = float;
   using Sums = std::array<Vector, kTablesTried / kVectorTables>;
   struct RowScale {
-    float value = 0, weight = 0;  // 0: a row of zeros; how much its errors count
+    float value = 0, weight = 0;  // value 0: a row of zeros; weight: how much its errors count
   };
 
   void ChooseTables(const RowPair& rows, RowPairW4& pair) const;

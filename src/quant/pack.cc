@@ -159,9 +159,10 @@ void CopyPanelW8(const PackedMatrix& shape, const uint8_t* source, uint8_t* targ
   }
 }
 
-// Two words of eight nibble pairs: the lower nibbles of both as one word, and the upper ones. A line of w4 is one
-// output's codes of two groups, the first in its lower nibbles: eight words of eight inputs. A word of octets is eight
-// inputs in its lower nibbles and the next eight. So this turns either into the other.
+// Regroups two words of eight nibble pairs: one word gets the lower nibbles of both, the other the upper ones. A line
+// of w4 holds one output's codes of two groups, those of the first group in its lower nibbles: eight words of eight
+// inputs each. A word of octets holds eight inputs in its lower nibbles and the next eight in its upper ones. So the
+// same step turns either form into the other.
 struct Words {
   uint64_t first, second;
 };
@@ -181,7 +182,7 @@ void CopyWords(const uint8_t* source, const std::array<int64_t, 2>& from, uint8_
   std::memcpy(target + to[1], &words.second, sizeof(uint64_t));
 }
 
-// Octets have one table number where lines have two.
+// Refuses w4 whose outputs in a pair have different tables: octets store one table number where lines store two.
 void CheckPairs(const PackedWeight& weight, int64_t panel) {
   const PackedMatrix& m = weight.matrix;
   const uint8_t* lines = m.panels + panel * m.panel_bytes();
@@ -200,7 +201,7 @@ void CheckPairs(const PackedWeight& weight, int64_t panel) {
 
 void CopyPanelW4(const PackedMatrix& lines, const PackedMatrix& octets, bool to_octets, const uint8_t* source,
                  uint8_t* target) {
-  // Also table numbers of a step that there is not.
+  // Zeroes everything, also the table numbers of the padding behind the last step.
   std::memset(target, 0, static_cast<size_t>((to_octets ? octets : lines).panel_bytes()));
   for (int64_t line = 0; line < lines.steps() * kPanelOutputs; ++line) {
     const int64_t o = line % kPanelOutputs, step = line / kPanelOutputs, input = step * kStepInputs;
@@ -306,7 +307,7 @@ std::shared_ptr<const PackedWeight> InLayout(const PackedWeight& weight, kernels
   to.panels = memory.get();
   to.row_scales = reinterpret_cast<const float*>(memory.get() + panel_bytes);
   moved->owner = memory;
-  if (to.is_4_bit() && from.dictionary != DefaultDictionary()) {  // a mapped file's
+  if (to.is_4_bit() && from.dictionary != DefaultDictionary()) {  // the dictionary of a mapped file
     using Owners = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
     moved->owner = std::make_shared<Owners>(memory, weight.owner);
   }

@@ -23,8 +23,8 @@ struct FloatMatrix {
   int64_t inputs() const { return num_inputs < 0 ? weight.shape[1] : num_inputs; }
 };
 
-// `format` for a matrix of so many inputs: 4-bit formats keep less than a step of 128 in 8 bits, where padding would
-// take more than the codes.
+// The format that is used for a matrix of so many inputs. Below a step of 128 inputs 4-bit formats become 8 bits, since
+// padding would take more than the codes.
 WeightFormat FormatFor(WeightFormat format, int64_t inputs);
 
 // Packs into memory of its own, in huge pages from 2 MB up. The same bytes for any number of threads. Throws FileError
@@ -36,7 +36,8 @@ std::shared_ptr<const PackedWeight> Pack(const FloatMatrix& matrix, WeightFormat
 std::shared_ptr<const PackedWeight> InLayout(const PackedWeight& weight, kernels::PackedLayout layout,
                                              base::ThreadPool& pool);
 
-// Gives panels of any bytes the tables that two outputs share, where they are lines of w4: for random weights.
+// Makes two outputs of a pair share their tables in panels of any bytes, where the panels are lines of w4: for random
+// weights.
 void ShareTables(const kernels::PackedMatrix& shape, uint8_t* panels);
 
 // The integers of an output, -127 .. 127, [I].

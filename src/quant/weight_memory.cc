@@ -21,7 +21,7 @@ std::shared_ptr<uint8_t> AllocateHuge(size_t bytes) {
   const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   auto* memory = static_cast<uint8_t*>(std::aligned_alloc(kHugePage, rounded));
   if (memory == nullptr) base::FailAllocation(rounded);
-  madvise(memory, rounded, MADV_HUGEPAGE);  // refused: smaller pages
+  madvise(memory, rounded, MADV_HUGEPAGE);  // where the system refuses, small pages stay
   return {memory, [](uint8_t* p) { std::free(p); }};
 }
 

@@ -74,7 +74,7 @@ std::vector<Penalised> Penalties(std::span<const float> logits, const SamplingOp
 
 // The k-th largest value, 1 <= k <= size.
 float KthLargest(std::span<const float> values, int32_t k) {
-  constexpr int32_t kScanUpTo = 64;  // beyond, insertion into the list of the best costs more than nth_element
+  constexpr int32_t kScanUpTo = 64;  // for larger k, nth_element is faster than inserting into a list of the best
   if (k <= kScanUpTo) {
     std::vector<int32_t> best;
     TopK(values, k, best);
@@ -113,8 +113,8 @@ bool Likelier(const Candidate& a, const Candidate& b) {
   return a.token < b.token;
 }
 
-// How many of `candidates` the smallest set with weight sum >= target holds, or their number + 1 when they do not reach
-// it. Sorts only as far as needed: in pieces that grow.
+// The number of candidates in the smallest set whose weights reach `target`, or one more than there are where all
+// together do not reach it. Sorts only as far as needed, in growing pieces.
 size_t Nucleus(std::vector<Candidate>& candidates, double target) {
   double sum = 0;
   size_t done = 0;
@@ -136,8 +136,8 @@ size_t Nucleus(std::vector<Candidate>& candidates, double target) {
 void KeepNucleus(std::span<const float> logits, float top_p, std::span<float> scaled) {
   const double total = SumOfExp(scaled);
   const double target = static_cast<double>(top_p) * total;
-  // Tokens of weight below (1 - top_p) * total / V weigh less than (1 - top_p) * total together, so the set is found
-  // among the others, for most distributions some dozens of V. The margin is for rounding.
+  // All tokens of weight below (1 - top_p) * total / V together weigh less than (1 - top_p) * total. So the set can be
+  // found among the others, which for most distributions are a few dozen of V. The margin allows for rounding.
   const double least = (total - target) / static_cast<double>(scaled.size());
   float floor =
       least > 1e-300 ? static_cast<float>(kernels::LogDouble(least)) - 1e-3F : std::numeric_limits<float>::lowest();
@@ -197,7 +197,7 @@ void Process(std::span<const float> logits, const SamplingOptions& options, cons
   if (nucleus) KeepNucleus(unscaled, options.top_p, row);
   if (filter && options.min_p > 0.0F) {
     const double min_p = options.min_p;
-    // Far below the border no exp is needed.
+    // Logits far below the border are dropped without computing exp.
     const float floor = min_p > 1e-300 ? static_cast<float>(kernels::LogDouble(min_p)) - 1e-3F : kNever;
     for (float& value : row) {
       if (value < floor || kernels::ExpDouble(value) < min_p) value = kNever;
@@ -232,7 +232,7 @@ std::span<const float> NoiseCache::Row(int64_t position) {
     if (entry.position == position) return entry.noise;
   }
   if (rows_.size() == static_cast<size_t>(kKeep)) {
-    spare_.push_back(std::move(rows_.front().noise));  // the one asked for first
+    spare_.push_back(std::move(rows_.front().noise));  // the row that was asked for first
     rows_.erase(rows_.begin());
   }
   std::vector<float> noise;
@@ -268,8 +268,8 @@ int32_t ChooseToken(std::span<const float> logits, const SamplingOptions& option
 }
 
 int32_t Argmax(std::span<const float> values) {
-  // The first block with the largest maximum, then the first token in it: a search of a whole row costs more than its
-  // maximum. (4,096 logits, Intel: 1.6 -> .5 us.)
+  // Finds the first block with the largest maximum, then the first token in it: searching the whole row for its
+  // maximum's place costs more than the maximum itself. (4,096 logits on Intel: 1.6 -> 0.5 us.)
   constexpr size_t kBlock = 512;
   float max = kNever;
   std::span<const float> block;
@@ -331,7 +331,7 @@ std::optional<kernels::TopKRule> ScoreRule(const SamplingOptions& options, bool 
                                            int64_t position, int32_t k) {
   if (!coupled) return kernels::TopKRule{.k = k};
   if (HasPenalties(options)) return std::nullopt;
-  // Below this a logit over it may be infinite, and noise has long had no say.
+  // At lower temperatures a logit divided by the temperature may be infinite. Noise has long had no influence there.
   constexpr float kLeastTemperature = 1e-30F;
   if (options.temperature < kLeastTemperature) return kernels::TopKRule{.k = k};
   if (HasFilters(options)) return std::nullopt;

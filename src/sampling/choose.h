@@ -74,7 +74,8 @@ std::optional<kernels::TopKRule> ScoreRule(const SamplingOptions& options, bool 
 // by the head's logit. Otherwise as the verifier would choose: by processed logit plus, at temperature > 0, the
 // position's noise; without penalties and filters that is logit / temperature + noise. Tokens that the request's own
 // filters keep come first, then the rest by the same score without filters, so that k candidates always exist.
-// `probabilities`, where wanted: theirs, of a softmax over the scores that ranked them; 0 for what filters drop.
+// `probabilities`, if wanted, gets those of the candidates by a softmax over the scores that ranked them, and 0 for
+// tokens that the filters drop.
 void RankCandidates(std::span<const float> head_logits, const SamplingOptions& options, bool coupled,
                     const TokenHistory& history, NoiseCache& noise, int64_t position, int32_t k,
                     std::vector<float>& scratch, std::vector<int32_t>& out,

@@ -25,7 +25,8 @@ Sequence::Sequence(const GenerationRequest& request, const SequenceSetup& setup)
 }
 
 int32_t Sequence::Start() {
-  // The last row before the next root is computed in any case: its logits or its hidden states are wanted.
+  // Leaves at least one row to compute, since the logits or hidden states of the last row before the next root are
+  // needed.
   const int32_t adopted = table_.Adopt(cache_scope_, tokens_, num_left() - 1);
   if (drafter_ == nullptr) return adopted;
   draft_state_ = drafter_->NewState(request_);
@@ -45,7 +46,7 @@ void Sequence::End() {
 }
 
 void Sequence::Publish() {
-  // Of a path that goes on behind the reply's end, the rest is nobody's text.
+  // Where the path goes on behind the end of the reply, the rest belongs to no text.
   table_.Truncate(std::min(table_.length(), static_cast<int32_t>(tokens_.size())));
   table_.Publish(cache_scope_, tokens_);
 }
@@ -69,7 +70,7 @@ void Sequence::CommitPath(const verify::Verdict& verdict) {
 }
 
 void Sequence::Commit(const verify::Verdict& verdict) {
-  size_t received = 0;  // accepted tokens that are in the text: what comes after its end nobody gets
+  size_t received = 0;  // accepted tokens that are in the text; nobody gets those behind its end
   for (; received < verdict.path.size() && !finished_; ++received) {
     Append(tree_.tokens[static_cast<size_t>(verdict.path[received])], static_cast<int32_t>(received) + 1);
   }

@@ -29,20 +29,20 @@ struct SequenceSetup {
   int32_t max_positions = 0;
   kv::LayerRange base_layers = {};  // of the pool
   std::vector<int32_t> eos_token_ids;
-  std::string cache_scope = {};   // whose blocks it finds, and who finds its (kv/block_index.h)
-  bool shares_its_scope = false;  // with other sequences
+  std::string cache_scope = {};   // requests of one scope find each other's blocks (kv/block_index.h)
+  bool shares_its_scope = false;  // whether other sequences have that scope
 };
 
 class Sequence {
  public:
   Sequence(const GenerationRequest& request, const SequenceSetup& setup);
 
-  // Begins, or begins again after Release: takes what the pool has of its text, as far as the drafter can go on from
-  // it. Returns how many positions.
+  // Begins, or begins again after Release. Takes from the pool what it has of this text, as far as the drafter can go
+  // on from it. Returns the number of positions taken.
   int32_t Start();
   // Gives all blocks back. What was generated stays, and is computed anew after Start.
   void Release();
-  // The same when nothing of it will be wanted again: of a scope of its own nobody is to find it.
+  // Releases what will not be wanted again. The blocks of a scope of its own are removed from the index, too.
   void End();
 
   // The token after the prompt, from the prompt's last logits.
@@ -62,7 +62,8 @@ class Sequence {
 
   // Gives the tree's nodes their places: call before the step that is committed.
   void PlaceNodes();
-  // [N] Where each node's keys and values go, in slots behind the root's, and its row of the batch, behind the root's.
+  // [N] The place of each node, counted from the root's: in slots, where its keys and values go, and in rows of the
+  // batch.
   std::span<const int32_t> places() const { return places_; }
   // Deepest tree whose rows all stay below max_positions.
   int32_t depth_room() const { return max_positions_ - 1 - table_.length(); }
@@ -85,7 +86,7 @@ class Sequence {
   sampling::NoiseCache& noise() { return noise_; }
   verify::Verifier& verifier() { return verifier_; }
   PhaseTimes& times() { return result_.phase_ms; }
-  // A step with the tree of that number, of `count`.
+  // Counts a step with the given tree, one of `count`.
   void CountTree(size_t tree, size_t count) {
     tree_steps_.resize(count, 0);
     ++tree_steps_[tree];

@@ -13,24 +13,25 @@ namespace {
 
 constexpr int64_t kFirstGap = 32;    // steps until a tree near the best is measured again; then twice as many
 constexpr int64_t kLookEvery = 4;    // at most one step in so many goes to another tree than the best
-constexpr double kNear = 0.7;        // of the best rate
-constexpr double kDoubt = 1.0;       // standard deviations that a cost may lie below what is believed
+constexpr double kNear = 0.7;        // share of the best rate from which a tree is near
+constexpr double kDoubt = 1.0;       // standard deviations by which a cost may lie below the belief
 constexpr int64_t kLongPause = 8;    // plain steps after which the first drafting step says little of its tree
-constexpr double kMargin = 1.02;     // by which drafting must beat plain decoding
-constexpr double kCuriosity = 1.05;  // what a tree that was never tried is given
+constexpr double kMargin = 1.02;     // factor by which drafting must beat plain decoding
+constexpr double kCuriosity = 1.05;  // factor on the rate of a tree that was never tried
 constexpr int64_t kOpening = 4;      // steps that take turns between nothing and a chain of two
 constexpr int32_t kProbe = 2;        // steps until a probe is judged
-constexpr double kDecay = 0.9946;    // of what was seen, per drafting step: half of it counts after 128
-constexpr double kProbeMemory = 8;   // steps that what was seen weighs after a pause
+constexpr double kDecay = 0.9946;    // per drafting step, of what was seen before: half of it counts after 128
+constexpr double kProbeMemory = 8;   // steps that earlier observations weigh after a pause
 
-// What is believed of acceptance before anything was seen: that the base chooses the rank-th candidate, where it chose
-// none before. (Medusa and Hydra heads of the embedded model and Vicuna's published heads lie around it.)
+// Belief about acceptance before anything was seen: the chance that the base chooses the candidate of a rank, if it
+// chose none of the ranks before. (The rates of the embedded model's Medusa and Hydra heads and of Vicuna's published
+// heads are close to it.)
 constexpr std::array<double, 10> kRankPrior = {.6, .3, .2, .15, .12, .1, .09, .08, .07, .06};
-constexpr double kPriorSteps = 1;  // that this belief weighs for the first candidate
-constexpr double kRankSteps = 4;   // for the others
-constexpr double kNodeSteps = 4;   // that the mean of a rank weighs for one node of it
+constexpr double kPriorSteps = 1;  // steps that this belief weighs for the first candidate
+constexpr double kRankSteps = 4;   // the same for the other candidates
+constexpr double kNodeSteps = 4;   // steps that the mean of a rank weighs for a single node of that rank
 
-// What is believed of cost, over that of a plain step: a row, and a level of heads.
+// Belief about cost before anything was measured, in plain steps: of each row, and of each level of heads.
 constexpr double kRowCost = 0.02, kLevelCost = 0.04;
 
 }  // namespace
@@ -114,7 +115,8 @@ void TreeChooser::TakeWalk(std::span<const VisitedNode> walk) {
   }
 }
 
-// A node's chance: its own steps, shrunk to those of all nodes of its rank, those to what is believed beforehand.
+// A node's chance of acceptance: its own rate, drawn towards the rate of all nodes of its rank, which in turn is drawn
+// towards the belief.
 void TreeChooser::UpdateYields() {
   std::array<double, kRankPrior.size()> offered{}, accepted{}, by_rank{};
   const auto slot = [](const Node& node) { return std::min(static_cast<size_t>(node.rank), kRankPrior.size() - 1); };
@@ -123,14 +125,14 @@ void TreeChooser::UpdateYields() {
     accepted[slot(forest_[i])] += forest_[i].accepted;
   }
   for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    // Heads that miss with their first candidate miss with the others too.
+    // Belief in the other candidates follows the first one's rate: heads that miss with it miss with the others too.
     const double belief = rank == 0 ? kRankPrior[0] : kRankPrior[rank] * std::min(1.3, by_rank[0] / kRankPrior[0]);
     const double steps = rank == 0 ? kPriorSteps : kRankSteps;
     by_rank[rank] = (accepted[rank] + steps * belief) / (offered[rank] + steps);
   }
   std::vector<double> reached(forest_.size(), 1);
   for (size_t i = 0; i < forest_.size(); ++i) {
-    double left = reached[i];  // the walk is here and has taken no child so far
+    double left = reached[i];  // chance that the walk is here and has taken no child so far
     for (const int32_t child : forest_[i].children) {
       const Node& node = forest_[static_cast<size_t>(child)];
       const double chance = (node.accepted + kNodeSteps * by_rank[slot(node)]) / (node.offered + kNodeSteps);
@@ -149,7 +151,8 @@ double TreeChooser::BelievedExcess(int32_t tree) const {
   return kRowCost * (topology.num_nodes() - 1) + kLevelCost * topology.max_depth();
 }
 
-// Measured, or from the measured trees that are believed to be the next cheaper and the next dearer ones.
+// A tree's measured cost. Without one, an estimate from the two measured trees whose believed costs are next to its
+// own.
 double TreeChooser::CostOf(int32_t tree) const {
   if (tree == 0 || IsMeasured(tree)) return times_.Cost(static_cast<size_t>(tree));
   const double excess = BelievedExcess(tree);
@@ -175,7 +178,7 @@ double TreeChooser::RateOf(int32_t tree) const {
   return IsMeasured(tree) ? rate : rate * kCuriosity;
 }
 
-// Sizes grow step by step: a tree is tried when one of half its believed cost was.
+// Larger trees are tried step by step: only after a tree of about half the believed cost was measured.
 bool TreeChooser::MayTry(int32_t tree) const {
   if (tree == 0 || IsMeasured(tree)) return true;
   double most = 0;
@@ -213,8 +216,8 @@ std::vector<TreeEstimate> TreeChooser::Estimates() const {
   return estimates;
 }
 
-// A tree that may be faster than `best` for all that is known, because it was measured too little, or is near and was
-// measured too long ago; `best` where there is none.
+// A tree that may turn out faster than `best`, because its measurements are few, or because it is near and its last
+// measurement is long ago. `best` where there is none.
 int32_t TreeChooser::RivalOf(int32_t best) const {
   int32_t rival = best;
   double most = RateOf(best);
@@ -223,7 +226,7 @@ int32_t TreeChooser::RivalOf(int32_t best) const {
     const Look& look = looks_[static_cast<size_t>(tree)];
     const double doubt = kDoubt * times_.Doubt(static_cast<size_t>(tree), static_cast<size_t>(best));
     double hope = RateOf(tree) * std::exp(doubt);
-    // Whether drafting pays at all is worth a plain step now and then, however far it is behind.
+    // A plain step now and then is worth it, however slow plain decoding seems: it tells whether drafting pays at all.
     if (step_ >= look.next) hope = tree == 0 && step_ >= look.next + look.gap ? 2 * most : hope / kNear;
     if (hope <= most) continue;
     most = hope;

@@ -27,7 +27,7 @@ struct StepOutcome {
   std::span<const std::vector<VisitedNode>> walks;  // of each sequence, from the root; one at least
 };
 
-// What one tree of the family is held to take and to give.
+// What is expected of one tree of the family.
 struct TreeEstimate {
   int32_t tree = 0;          // index in the family
   int64_t steps = 0;         // taken with it, by this chooser
@@ -48,14 +48,14 @@ class TreeChooser {
 
   // The tree that is held to be fastest.
   int32_t Best() const;
-  // Of the trees that a step was taken with, now or before Learned; in the order of the family.
+  // Estimates of the trees that were measured, now or before Learn, in the order of the family.
   std::vector<TreeEstimate> Estimates() const;
   TreeEstimate EstimateOf(int32_t tree) const;
 
-  // What was seen, for a later chooser over a family with the same trees.
+  // What was seen so far, to be given to a later chooser whose family has some of the same trees.
   base::Json Learned() const;
-  // Goes on from there, before any Observe; trees that this family lacks are passed over. Throws FileError, and changes
-  // nothing, where the view is not what Learned gives.
+  // Goes on from what Learned gave, before any Observe. Trees that this family lacks are passed over. Throws FileError,
+  // and changes nothing, where the view is something else.
   void Learn(const base::JsonView& learned);
 
   static constexpr int32_t kMostLosses = 8;   // losing steps in a row that end drafting
@@ -74,7 +74,7 @@ class TreeChooser {
     int32_t parent = -1;
     int32_t rank = 0;
     std::vector<int32_t> children;     // by rank
-    double offered = 0, accepted = 0;  // decayed; offered: the walk came to the parent and took no earlier sibling
+    double offered = 0, accepted = 0;  // decayed; offered: the walk reached the parent and took no earlier sibling
   };
 
   void AddToForest(const Topology& topology);
@@ -101,7 +101,7 @@ class TreeChooser {
   std::vector<Node> forest_;                 // the root first, parents before children
   int64_t plain_in_a_row_ = 0;
   bool learned_ = false;
-  bool checking_ = false;  // is next_ taken because the last time was odd?
+  bool checking_ = false;  // does the next step repeat the tree before an odd time?
   int32_t last_tree_ = 0;  // of the last step whose time counted
   int64_t step_ = 0, drafting_steps_ = 0, steps_since_pause_ = 0;
   int32_t losses_ = 0;  // losing steps in a row

@@ -14,9 +14,9 @@ namespace {
 using base::Json;
 using base::JsonView;
 
-constexpr double kLearnedSteps = 32;      // that what was seen before weighs
-constexpr double kOtherDay = 0.05;        // that costs are in doubt from one run to the next, added to what they were
-constexpr int64_t kPauseAfterLearn = 64;  // where drafting did not pay
+constexpr double kLearnedSteps = 32;      // steps that what earlier runs saw weighs
+constexpr double kOtherDay = 0.05;        // doubt about costs that is added from one run to the next
+constexpr int64_t kPauseAfterLearn = 64;  // plain steps at the start where drafting did not pay
 constexpr int64_t kLongestLearnedPause = 128;
 constexpr size_t kMostEntries = 4096;
 constexpr double kLeastTime = 1e-6, kMostTime = 1e9;  // milliseconds
@@ -57,7 +57,7 @@ int32_t TreeChooser::NodeAt(std::span<const int64_t> path) const {
 }
 
 Json TreeChooser::Learned() const {
-  Json json = {{"paused", std::max<int64_t>(paused_until_ - step_, 0)},  // steps that are left of it
+  Json json = {{"paused", std::max<int64_t>(paused_until_ - step_, 0)},  // plain steps that are left of the pause
                {"pause", pause_},
                {"trees", Json::array()},
                {"nodes", Json::array()}};
@@ -111,13 +111,13 @@ void TreeChooser::Learn(const JsonView& learned) {
   next.UpdateYields();
   int64_t drafted = 0;
   for (size_t tree = 1; tree < family_.size(); ++tree) drafted += next.times_.count(tree);
-  next.learned_ = next.times_.count(0) > 0 && drafted >= kMostLosses;  // else it begins as without, but knows that
+  next.learned_ = next.times_.count(0) > 0 && drafted >= kMostLosses;  // else it opens as a new one does
   if (!next.learned_) {
     *this = std::move(next);
     return;
   }
   next.drafting_steps_ = kMostLosses;
-  // A pause goes on where it was: else short runs would never see its end.
+  // A pause of the last run goes on where it stopped: otherwise short runs would never come to its end.
   if (paused > 0 || next.Best() == 0) {
     next.paused_until_ = paused > 0 ? std::min(paused, kPauseAfterLearn) : kPauseAfterLearn;
     next.probe_left_ = 2;

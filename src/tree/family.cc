@@ -15,11 +15,11 @@ constexpr std::string_view kByShare =
     "0 00 1 01 2 000 10 02 3 03 4 04 20 05 001 5 06 6 07 010 11 7 08 002 30 09 8 9 100 020 12 003 40 21 004 005 0000 "
     "011 006 030 50 13 007 008 009 60 040 14 70 012 200 31 22 80 050 15 101 021 90 060 0001 16 070";
 
-// Rows of the wider trees, the root included: some below each size at which a kernel's cost steps up (16 and 32 rows),
-// so that a handful of trees spans what machines differ in.
+// Rows of the wider trees, the root included. Some lie just below sizes at which a kernel's cost steps up (16 and 32
+// rows). So a handful of trees covers what differs between machines.
 constexpr std::array<int32_t, 7> kRows = {8, 12, 16, 24, 32, 48, 64};
 
-// (Deeper chains than any published heads draft; each costs a measured step.)
+// Length of the longest chain. (Published heads draft fewer levels, and each chain costs a measured step.)
 constexpr int32_t kDeepestChain = 8;
 
 using Paths = std::vector<std::vector<int32_t>>;

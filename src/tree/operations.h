@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fill, walk and commit over plain arrays, so that another backend can run the same lines.
+// Filling, walking and committing a tree over plain arrays, so that another backend can run the same code.
 #pragma once
 
 #include <cstdint>

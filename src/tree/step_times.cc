@@ -9,14 +9,14 @@ namespace {
 
 // Variances of logarithms.
 constexpr double kSpeedMoves = 0.0009;  // 3 % a step
-constexpr double kCostMoves = 0.00001;  // 0.3 % a step: contexts grow, neighbours take other parts of the machine
-constexpr double kNoSpeed = 9;          // that nothing is known of: a factor of 20
-constexpr double kBelieved = 0.16;      // a cost that was believed and never measured: a factor of 1.5
-constexpr double kMostDoubt = 1;        // a cost that was measured once is never in more doubt
+constexpr double kCostMoves = 0.00001;  // 0.3 % a step: contexts grow, and neighbours use other parts of the machine
+constexpr double kNoSpeed = 9;          // nothing is known of the speed: a factor of 20
+constexpr double kBelieved = 0.16;      // a cost that is believed but never measured: a factor of 1.5
+constexpr double kMostDoubt = 1;        // upper limit for a cost that was measured once
 constexpr double kLeastNoise = 0.0001, kMostNoise = 0.04;  // of one step's time: 1 to 20 %
 constexpr double kFar = 3;                                 // standard deviations from which a time is odd
-constexpr int32_t kMostOdd = 2;  // odd times in a row; from the next one on the speed has jumped
-constexpr double kMeanOf = 32;   // surprises that the noise is taken from
+constexpr int32_t kMostOdd = 2;  // odd times in a row that may be chance; with one more the speed has jumped
+constexpr double kMeanOf = 32;   // the noise is the mean of about so many surprises
 constexpr double kLeastMilliseconds = 1e-6, kMostMilliseconds = 1e9;
 
 }  // namespace
@@ -26,7 +26,7 @@ StepTimes::StepTimes(size_t num_trees) : mean_(num_trees), covariance_(num_trees
 }
 
 double StepTimes::NoiseVariance() const {
-  const double standard = 1.25 * deviation_;  // of a normal distribution by its mean absolute deviation
+  const double standard = 1.25 * deviation_;  // of a normal distribution with this mean absolute deviation
   return std::clamp(standard * standard, kLeastNoise, kMostNoise);
 }
 

@@ -54,10 +54,11 @@ class Topology {
   // The child-rank path of every node but the root, in node order.
   std::vector<std::vector<int32_t>> Paths() const;
 
-  // The tree without nodes deeper than d / with the first n nodes.
+  // The tree without the nodes deeper than d; the tree of the first n nodes.
   Topology CutToDepth(int32_t d) const;
   Topology Truncate(int32_t n) const;
-  // The tree of the nodes with kept[node] [N]: the root, and with a node its parent and the siblings before it.
+  // The tree of the nodes with kept[node], [N]. The root must be kept, and with each node its parent and the siblings
+  // before it.
   Topology Keep(std::span<const uint8_t> kept) const;
 
   bool operator==(const Topology&) const = default;

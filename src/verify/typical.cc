@@ -26,8 +26,8 @@ double Sum(size_t size, Term term) {
   return partial[0];
 }
 
-// softmax(logits / T) before penalties and filters; entropy with log(prob + 1e-5) as the authors compute it.
-// Returns what a probability must exceed.
+// What a token's probability must exceed to be accepted. Fills probs_ with softmax(logits / T), before penalties and
+// filters. The entropy uses log(prob + 1e-5), as the authors compute it.
 double ReadRow(std::span<const float> logits, const SamplingOptions& sampling, const AcceptOptions& accept,
                std::vector<float>& scaled, std::vector<double>& probs) {
   scaled.resize(logits.size());
@@ -44,18 +44,18 @@ double ReadRow(std::span<const float> logits, const SamplingOptions& sampling, c
 
 }  // namespace
 
-// Nodes come after their parents, so one pass finds every survivor; only survivors with children need a softmax.
+// Parents come before their children, so one pass finds all survivors. Only survivors with children need a softmax.
 Verdict Verifier::AcceptTypical(const VerifyInput& input) {
   const tree::Topology& topology = input.tree->topology;
   const std::vector<int32_t>& tokens = input.tree->tokens;
   constexpr double kDropped = -std::numeric_limits<double>::infinity();
-  log_probs_.assign(tokens.size(), kDropped);  // of the path from the root; -infinity: does not survive
+  log_probs_.assign(tokens.size(), kDropped);  // of each path from the root; -infinity: does not survive
   log_probs_[0] = 0;
   tree::NodeId best = 0;
   for (tree::NodeId node = 0; node < topology.num_nodes(); ++node) {
     const auto n = static_cast<size_t>(node);
     if (log_probs_[n] == kDropped) continue;
-    // Deeper wins; at one depth the likelier path; among equals the first.
+    // The deepest survivor wins; at equal depth the likelier path, and then the first one.
     const bool deeper = topology.depth()[n] > topology.depth()[static_cast<size_t>(best)];
     if (deeper || log_probs_[n] > log_probs_[static_cast<size_t>(best)]) best = node;
     if (topology.num_children()[n] == 0) continue;

@@ -14,9 +14,9 @@ namespace hydrant::draft {
 // Whether a tensor beside heads is one that a base model has, by its name; adapters' spellings too.
 bool IsBaseTensor(std::string_view name);
 
-// What to warn of where such tensors are not the base's, up to the rounding of a copy in bf16 or f16; empty where they
-// are, or where there are none. Embeddings, lm heads and norms are compared as a whole, other matrices by their first
-// and last elements, all of them where the base holds floats.
+// A warning where such tensors differ from the base's by more than the rounding of a copy in bf16 or f16. Empty where
+// they agree, or where there are none. Embeddings, lm heads and norms are compared as a whole, other matrices by their
+// first and last elements. Only tensors that the base holds as floats are compared.
 std::string BaseCopiesWarning(const HeadsFile& file, const model::ModelWeights& base);
 
 // Adds to the heads' warnings where their file or the base that their config names is not this base.

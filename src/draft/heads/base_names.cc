@@ -93,7 +93,7 @@ std::string FamilyOf(const Words& words) {
   return family;
 }
 
-// Agree where one says no less than the other but nothing that makes it another model.
+// Two names agree if one of them only adds words, and no added word makes it another model.
 bool Agree(const Words& a, const Words& b) {
   const Words &less = a.size() <= b.size() ? a : b, &more = a.size() <= b.size() ? b : a;
   for (const std::string& word : less) {

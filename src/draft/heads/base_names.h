@@ -15,8 +15,8 @@ struct BaseNames {
   std::string family;                // "llama"
 };
 
-// The base's name where it contradicts `named_by_heads` ("lmsys/vicuna-7b-v1.3"); nothing where one of its names
-// agrees, or where either says nothing: a hash, "model", "/tmp/x".
+// The base's name where it contradicts `named_by_heads` ("lmsys/vicuna-7b-v1.3"). Nothing where one of the base's names
+// agrees with it, or where either side has no telling name (a hash, "model", "/tmp/x").
 std::optional<std::string> DifferentBase(const std::string& named_by_heads, const BaseNames& base);
 
 }  // namespace hydrant::draft

@@ -23,13 +23,13 @@ std::vector<int32_t> ReadDraftVocab(const std::string& file, int64_t vocab_size)
 // The `count` most frequent tokens of a text, ascending; among equals the lower ids. All of them where it has fewer.
 std::vector<int32_t> MostFrequentTokens(std::span<const int32_t> text, int64_t count, int64_t vocab_size);
 
-// Cuts lm heads to the outputs of some tokens. Heads that share a matrix share the cut one. A packed one becomes lines
-// of 8 bits with the same integers, for tokens whose outputs shared 4-bit tables come apart.
+// Cuts lm heads to the outputs of some tokens. Heads that share a matrix share the cut one. A packed matrix becomes
+// lines of 8 bits with the same integers, because two outputs that share 4-bit tables may be separated.
 class LmHeadCutter {
  public:
   explicit LmHeadCutter(std::span<const int32_t> tokens) : tokens_(tokens) {}
   void Cut(model::Linear& lm_head);
-  // Of the matrices that were cut, and of those that came of them, each once.
+  // Bytes of the matrices that were cut, and bytes of the matrices that came of them. Each matrix counts once.
   uint64_t bytes_before() const { return bytes_before_; }
   uint64_t bytes_after() const { return bytes_after_; }
 

@@ -87,8 +87,8 @@ class HeadReader {
   }
 
  private:
-  // Blocks of one head that released files repeat: one whose name is absent, or whose bytes equal the first of them, is
-  // that one, and one copy is read from memory once.
+  // The blocks of one head that released files store several times. A block whose name is absent, or whose bytes equal
+  // those of the first one, is taken to be the first one, so that its copies are not read.
   struct Blocks {
     std::string absent = {};
     bool differ = false;

@@ -4,8 +4,13 @@
 namespace hydrant::draft {
 namespace {
 
-// Multiplications of a low-bit block that a thread does by itself. (Embedded model, AMD Zen 4, two threads that share a
-// cache: levels of four rows in w8a8 .016 ms alone, .014 together; in bf16 .071 and .059, of one row .034 and .029.)
+// Most multiplications of a low-bit block that every thread does whole, by itself: two rows of the embedded model's 256
+// x 256. Floats are always shared out. Milliseconds of a level (embedded model, AMD Zen 4, two threads that share a
+// cache):
+//   weights, rows   each thread by itself   shared out
+//   w8a8, 4 rows    0.016                   0.014
+//   bf16, 4 rows    0.071                   0.059
+//   bf16, 1 row     0.034                   0.029
 constexpr int64_t kMostAlone = int64_t{1} << 17;
 
 }  // namespace
@@ -70,7 +75,7 @@ void HeadRunner::Run(kernels::Queue& queue, const Head& head, kernels::ConstRows
     kernels::Matmul(queue, workspace.input.For(weight), std::span(&job, 1));
   } else {
     kernels::MatmulTopK(queue, workspace.input.For(weight), job, output.token_map, output.rules, *output.best);
-    kernels::Sync(own);  // who has come this far may write the rows of the next head
+    kernels::Sync(own);  // behind this, a thread may write the rows of the next head
   }
 }
 

@@ -20,7 +20,7 @@ struct Head {
   model::Linear lm_head;              // [V', D]
 };
 
-uint64_t BytesOf(const Head& head);  // of what a pass reads; tied blocks once for each
+uint64_t BytesOf(const Head& head);  // that a pass reads; a block that several layers share counts for each of them
 
 // The hidden states that heads read (Drafter::WantedLayers).
 int32_t WantedLayer(const HeadsInfo& info, const model::ModelConfig& base);
@@ -33,7 +33,8 @@ struct HeadOutput {
   kernels::TopKOutput* best = nullptr;
 };
 
-// Whether every thread should do a product of these rows with a [D, D] matrix by itself (kernels/ops/workspaces.h).
+// Whether every thread should compute the whole product of these rows with a [D, D] matrix by itself, so that none
+// waits for the others (kernels/ops/workspaces.h).
 bool BetterAlone(bool floats, int64_t rows, int64_t hidden_size);
 
 // Runs blocks and lm head over rows: x -> x + silu(block(x)), then logits.
@@ -41,7 +42,7 @@ class HeadRunner {
  public:
   // `queue` must outlive this.
   explicit HeadRunner(const kernels::Queue* queue);
-  // Every head that Run will get.
+  // Call it before Reserve for every head that Run will get.
   void Uses(const Head& head);
   // Makes room for rows [R, D]. Outside regions.
   void Reserve(int64_t rows, int64_t hidden_size);

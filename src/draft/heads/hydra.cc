@@ -18,14 +18,14 @@ namespace {
 
 struct HydraState : DraftState {
   std::vector<float> hidden;  // [D], what the heads see of the text so far
-  int32_t num_positions = 0;  // that the prefix layer has seen
+  int32_t num_positions = 0;  // positions that the prefix layer has seen
 };
 
 // One node that has children, somewhere in the call's trees.
 struct Expanded {
   int32_t input = 0;  // which sequence
   tree::NodeId node = 0;
-  int32_t parent = -1;  // index of the parent's Expanded, -1 for a root
+  int32_t parent = -1;  // index in expanded_ of its parent, -1 for a root
 };
 
 // The products of a head's first block, for the nodes of one depth.
@@ -33,11 +33,11 @@ struct FirstBlock {
   Matrix linear, residual;  // [the depth's nodes, D]
 };
 
-// Products with slices of first blocks in one op. (Each thread makes its own list, on lines of its own: one made for
-// all would go from core to core line by line.)
+// The products with slices of first blocks that one op computes. Each thread makes a list of its own, on its own cache
+// lines: a common list would have to travel from core to core, line by line.
 struct alignas(64) SliceJobs {
   std::vector<kernels::Weight> weights;
-  std::vector<kernels::MatmulJob> jobs;  // point to weights
+  std::vector<kernels::MatmulJob> jobs;  // point into `weights`
   std::vector<kernels::InputJobs> groups;
 
   // Room for all slices of `heads` heads.
@@ -128,7 +128,8 @@ class Hydra : public Drafter {
     std::vector<tree::TokenTree> chains(inputs.size());
     std::vector<ProposeInput> proposals(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
-      // Below the last token of the path hangs one more, which is asked for and not filled.
+      // The chain has one node more than the path, so that the path's last token has a child and its logits are
+      // computed. That node gets no token.
       chains[i].topology = chains_.Of(static_cast<int32_t>(inputs[i].tokens.size()));
       chains[i].tokens.assign(inputs[i].tokens.begin(), inputs[i].tokens.end());
       proposals[i].state = inputs[i].state;
@@ -145,7 +146,7 @@ class Hydra : public Drafter {
 
  private:
   struct Workspace {
-    std::vector<model::InputByKind> inputs;  // [K + 1], by slice: the hidden rows, the tokens of each depth
+    std::vector<model::InputByKind> inputs;  // [K + 1], one per slice: the hidden rows, then the tokens of each depth
     Matrix embedded;                         // [level's nodes, D]
   };
 
@@ -159,7 +160,7 @@ class Hydra : public Drafter {
                               .last = &state.hidden});
     }
     if (inputs.empty()) return;
-    prefix_->Run(prefix_rows_, inputs.front().kv.layer(0));  // may be stopped: what comes after counts when it is done
+    prefix_->Run(prefix_rows_, inputs.front().kv.layer(0));  // may be stopped: positions count only once it is done
     for (const CommitInput& input : inputs) {
       const auto count = static_cast<int32_t>(input.tokens.size());
       static_cast<HydraState*>(input.state)->num_positions += count;
@@ -167,8 +168,8 @@ class Hydra : public Drafter {
     }
   }
 
-  // Runs the heads level by level over all expanded nodes of all trees; `fill(expanded, row)` sets the tokens of that
-  // node's children, from that row of the ranker, before the next level reads them.
+  // Runs the heads level by level over all expanded nodes of all trees. `fill(expanded, row)` sets the tokens of the
+  // children of `expanded` from that row of the ranker, before the next level reads them.
   template <typename Fill>
   void RunLevels(std::span<ProposeInput> inputs, bool rank_in_head, Fill fill) {
     const int32_t levels = ListExpanded(inputs);
@@ -191,7 +192,7 @@ class Hydra : public Drafter {
     }
   }
 
-  // Of what a level's region multiplied with.
+  // Counts the weights that a level's region has multiplied with.
   void CountBytes(size_t depth) {
     for (size_t h = depth; h <= last_head_; ++h) {
       for (size_t slice = first_slice_; slice < depth + 2; ++slice) {
@@ -206,8 +207,8 @@ class Hydra : public Drafter {
     return level_end_[static_cast<size_t>(depth)] - level_begin_[static_cast<size_t>(depth)];
   }
 
-  // Fills expanded_ with every node that may be (by depth, then sequence, then node) and level_begin_; returns the
-  // number of levels.
+  // Sets expanded_ to every node that may be expanded (by depth, then sequence, then node), and level_begin_. Returns
+  // the number of levels.
   int32_t ListExpanded(std::span<const ProposeInput> inputs) {
     expanded_.clear();
     level_begin_.assign(1, 0);
@@ -237,8 +238,8 @@ class Hydra : public Drafter {
     return levels;
   }
 
-  // Moves the nodes of a level that are to be expanded to its front: some are known not to be by now. False where none
-  // is left.
+  // Leaves out the nodes of a level that are not expanded after all, because their trees have dropped them by now
+  // (GrowingTrees). Moves the others to the front of the level. Returns false where none is left.
   bool LeaveOut(int32_t depth) {
     const int32_t begin = level_begin_[static_cast<size_t>(depth)];
     int32_t& end = level_end_[static_cast<size_t>(depth)];
@@ -253,7 +254,7 @@ class Hydra : public Drafter {
     return end > begin;
   }
 
-  // The hidden rows of the roots, and the workspaces of all levels.
+  // Collects the hidden rows of the roots, and makes room in the workspaces.
   void GatherHidden(std::span<const ProposeInput> inputs) {
     const int64_t width = base_->config.hidden_size;
     hidden_.Resize(LevelRows(0), width);
@@ -269,7 +270,7 @@ class Hydra : public Drafter {
     }
   }
 
-  // Before a level's region: its tokens, and room for its rows.
+  // Before a level's region: collects its tokens, and makes room for its rows.
   void GatherTokens(std::span<const ProposeInput> inputs, int32_t depth) {
     const auto d = static_cast<size_t>(depth);
     tokens_.clear();
@@ -285,8 +286,10 @@ class Hydra : public Drafter {
     runner_.Reserve(rows, width);
   }
 
-  // Which heads are brought up to this depth: all, or where trees may lose nodes only its own, so that no weight is
-  // read in vain. (Together is a little sooner: the embedded model's four heads, a chain, .065 and .070 ms.)
+  // Chooses which heads multiply the slices up to this depth. Normally all heads from this depth on take the new slice
+  // together. Where trees may lose nodes (min_probability), only this depth's head does, and takes all its slices, so
+  // that no weight is read in vain. (All heads together is a little faster: 0.065 against 0.070 ms for the embedded
+  // model's four heads and a chain.)
   void ChooseHeads(std::span<const ProposeInput> inputs, int32_t depth, int32_t levels) {
     const auto d = static_cast<size_t>(depth);
     const bool may_end =
@@ -302,7 +305,7 @@ class Hydra : public Drafter {
     }
   }
 
-  // What the head of this depth shall say of its rows.
+  // What the head of this depth shall output for its rows.
   HeadOutput GatherRows(std::span<const ProposeInput> inputs, int32_t depth, bool rank_in_head) {
     ranker_.Start(rank_in_head);
     const auto first = static_cast<size_t>(level_begin_[static_cast<size_t>(depth)]);
@@ -316,7 +319,7 @@ class Hydra : public Drafter {
                           weights_.heads[static_cast<size_t>(depth)].rest.lm_head.outputs());
   }
 
-  // The rows that this level's slices are multiplied with; those of levels before are ready.
+  // Makes this level's rows ready to be multiplied with slices. The rows of earlier levels are ready already.
   void LoadInputs(kernels::Queue& queue, int32_t depth) {
     const auto d = static_cast<size_t>(depth);
     const kernels::Weight weight = weights_.heads[d].linear.front().view();
@@ -327,8 +330,9 @@ class Hydra : public Drafter {
     workspace.inputs[d + 1].For(weight).Load(own, workspace.embedded);
   }
 
-  // Head i reads concat[hidden, tokens of the path] in its first block. Slice by slice, so that what a path's tokens
-  // add is computed once for all nodes below. The heads from this depth's to last_head_ get what they lack.
+  // Head i reads concat[hidden, tokens of the path] in its first block. The product is made slice by slice, so that
+  // what the tokens of a path add is computed once for all nodes below them. The heads from this depth's to last_head_
+  // get the slices that they lack.
   void MultiplySlices(kernels::Queue& queue, int32_t depth) {
     SliceJobs& own = slice_jobs_[static_cast<size_t>(queue.thread_idx)];
     own.Clear();
@@ -351,10 +355,11 @@ class Hydra : public Drafter {
     });
   }
 
-  // Whose nodes a slice has rows for: the hidden state is the root's.
+  // The level whose nodes have rows in a slice. Slice 0, the hidden state, has a row for each root; so has slice 1, the
+  // root's token.
   static size_t LevelOf(size_t slice) { return std::max(slice, size_t{1}) - 1; }
 
-  // Some columns of a level's sums = those of each node's parent.
+  // Sets some columns of a level's sums to those of each node's parent.
   void StartFromParents(std::vector<FirstBlock>& sums, Matrix FirstBlock::*part, size_t level, int64_t first,
                         int64_t columns) const {
     for (int32_t e = level_begin_[level]; e < level_end_[level]; ++e) {
@@ -382,11 +387,11 @@ class Hydra : public Drafter {
   HeadRunner runner_;
   std::vector<Expanded> expanded_;
   std::vector<int32_t> level_begin_;            // [levels + 1] into expanded_
-  std::vector<int32_t> level_end_;              // [levels]: of the nodes that are really expanded, once known
-  std::vector<int32_t> place_;                  // [expanded nodes]: where LeaveOut moved them
+  std::vector<int32_t> level_end_;              // [levels]: end of the nodes that LeaveOut has kept
+  std::vector<int32_t> place_;                  // [all nodes that may be expanded]: where LeaveOut moved them
   std::vector<std::vector<int32_t>> index_of_;  // per sequence and node: its Expanded, or -1
   std::vector<std::vector<FirstBlock>> sums_;   // [K] of [K], by head and depth
-  size_t first_slice_ = 0, last_head_ = 0;      // what a level multiplies
+  size_t first_slice_ = 0, last_head_ = 0;      // a level multiplies the slices from the first on, up to this head
   uint64_t bytes_read_ = 0;
   std::vector<SliceJobs> slice_jobs_;  // [threads]
   std::vector<int32_t> tokens_;

@@ -19,7 +19,8 @@ void CutVocabulary(HeadWeights& weights, const std::vector<int32_t>& tokens) {
   LmHeadCutter cutter(tokens);
   for (model::Linear* lm_head : LmHeadsOf(weights)) cutter.Cut(*lm_head);
   weights.token_map = tokens;
-  // A head that uses the base's lm head gets a smaller one of its own, in place of none.
+  // Heads that use the base's lm head get a smaller one of their own. `bytes` never counted the base's, so that only
+  // bytes_after is added for them.
   if (weights.info.own_lm_heads || weights.info.shared_lm_head) weights.bytes -= cutter.bytes_before();
   weights.bytes += cutter.bytes_after();
 }
@@ -30,7 +31,7 @@ void Pack(HeadWeights& weights, HeadPacking& packing) {
   for (model::Linear* linear : linears) packing.packer->Add(*linear, packing.choice);
   packing.report = packing.packer->Run();
   for (model::Linear* linear : linears) packing.arranger->Arrange(*linear);
-  for (model::Linear* lm_head : lm_heads) packing.arranger->Arrange(*lm_head);  // also where it is the base's
+  for (model::Linear* lm_head : lm_heads) packing.arranger->Arrange(*lm_head);  // the base's too, if in use
   packing.format = (linears.empty() ? lm_heads : linears).front()->format();
   packing.num_tokens = static_cast<int64_t>(weights.token_map.size());
   weights.bytes += packing.report.bytes_after - packing.report.bytes_freed;

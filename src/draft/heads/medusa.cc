@@ -58,7 +58,8 @@ class IndependentHeads : public Drafter {
     for (const ProposeInput& input : inputs) deepest = std::max(deepest, input.tree->topology.max_depth());
     HYDRANT_CHECK(deepest <= max_depth());
     if (deepest == 0) return;
-    // Sequences with shallower trees are computed along: rows cost next to nothing, another read of a head does.
+    // Sequences with shallower trees go through all the heads as well: more rows cost next to nothing, while reading a
+    // head a second time would cost a lot.
     x_.Resize(static_cast<int64_t>(inputs.size()), hidden_size_);
     for (size_t i = 0; i < inputs.size(); ++i) {
       std::copy_n(static_cast<LastHidden*>(inputs[i].state)->hidden.data(), hidden_size_,

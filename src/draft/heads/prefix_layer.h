@@ -15,7 +15,7 @@
 
 namespace hydrant::draft {
 
-// Rows of one sequence, which stand after those of the calls before.
+// Rows of one sequence, which come right after the positions of earlier calls.
 struct PrefixInput {
   kernels::ConstRows hidden;  // [n, D], n >= 1
   int32_t first_position = 0;

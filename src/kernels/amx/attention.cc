@@ -25,8 +25,8 @@ namespace {
 // Not inlined, so that no compiler moves it past what reads and writes MXCSR.
 [[gnu::noinline]] void AttendOneColumn(const AttentionArgs& args) { OneColumnAttention(args).Run(); }
 
-// False where tiles may flush what vectors keep: a denormal number was an operand, or an inexact result; an exact one
-// is an operand of whatever comes after it.
+// Returns false where tiles may have flushed a number that vectors keep: an operand or an inexact result was denormal.
+// (An exact denormal result sets no flag, but it is an operand of whatever comes after it.)
 bool TryOneColumn(const AttentionArgs& args) {
   constexpr unsigned kFlags = 0x3f, kDenormalOperand = 0x02, kUnderflow = 0x10;
   const unsigned before = _mm_getcsr();

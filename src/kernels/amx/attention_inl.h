@@ -2,12 +2,13 @@
 // Attention over bf16 keys and values by tile registers: weights, and which blocks take part. Included inside each
 // target's unnamed namespace, after generic/exp_inl.h, generic/attention_weigh_inl.h and amx/attention_products_inl.h.
 //
-// What is no product of tiles (reference, exponentials, denominator) is the vector code of the other kernels. In blocks
-// in place it is the longer half of the time, with many rows: so while the weights of a block are made, column by
-// column, tiles multiply the values of blocks before and the keys of the one behind.
+// Tiles compute the products. The rest (reference, exponentials, denominator) is the vector code of the other kernels.
+// With many rows and blocks in place that rest takes the longer half of the time. So while vectors make the weights of
+// a block, column by column, tiles multiply the values of earlier blocks and the keys of the next one.
 //
-// Outputs of 64 columns do not fit L1 beside the rest, and moving them into tiles and out again for every block was a
-// third of the time from L2: so values of a few blocks are multiplied together, a pass of outputs at a time.
+// The outputs of 64 columns do not fit L1 beside the rest. Moving them into tiles and out again for every block took a
+// third of the time, from L2. So the values of a few blocks are multiplied together, and each pass takes a part of the
+// outputs.
 
 template <typename Tiles>
 class TileAttention {
@@ -48,7 +49,8 @@ class TileAttention {
     for (int32_t& slot : slots_) slot = kUnknown;
   }
 
-  // To weights, running sums and, where they are now relative to another score, the scale of earlier outputs.
+  // Turns a column's scores into weights and running sums. Where they are now relative to another score, earlier
+  // outputs are scaled to it.
   void WeighColumn(int64_t column, const float* scores, Range range) {
     WeighScaled(column, ScaleScores(args_.scale, scores, &range));
   }
@@ -57,7 +59,7 @@ class TileAttention {
     if (rise != 0.0F) ScaleColumn(column, Exp(Set(rise)));
     StoreColumn(column, scaled);
   }
-  // Two of a whole block.
+  // The same for two columns that attend to the whole block.
   [[gnu::always_inline]] void WeighTwo(int64_t column, const float* scores) {
     const Scaled first = ScaleScores(args_.scale, scores, nullptr),
                  second = ScaleScores(args_.scale, scores + kBlockPositions, nullptr);
@@ -82,7 +84,7 @@ class TileAttention {
     for (int64_t d = 0; d < width_; d += 16) Store(out + d, Mul(Load(out + d), factor));
   }
 
-  // Whether 0 times any value of the pair, or block, is 0.
+  // Whether 0 times any value of this pair of positions is 0: none of them is NaN or infinite.
   bool IsFinite(const uint8_t* pair) const {
     uint32_t bad = 0;
     for (int64_t d = 0; d < args_.kv.head_dim; ++d) {
@@ -98,7 +100,7 @@ class TileAttention {
     return finite;
   }
 
-  // The values of 32 slots to gathered_. What is there already stays. Returns whether all are finite.
+  // Copies the values of 32 slots to gathered_, except those that are there already. Returns whether all are finite.
   bool Gather(const int32_t* slots) {
     const auto bytes = static_cast<uint64_t>(4 * width_);
     for (int32_t i = 0; i < kBlockPositions; i += 2) {
@@ -122,7 +124,7 @@ class TileAttention {
     return infinite_pairs_ == 0;
   }
 
-  // gathered_, weighted, to the outputs of columns begin .. end - 1, and to no others.
+  // Adds the weighted values in gathered_ to the outputs of columns begin .. end - 1, and to no others.
   void AddGathered(int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; c += kTileRows) {
       products_.SetRows(end - c < kTileRows ? end - c : kTileRows);
@@ -153,7 +155,8 @@ class TileAttention {
     products_.FetchRest();
   }
 
-  // The values of the group's blocks that have been weighed will be added while the next group's are.
+  // Ends a group of blocks: the values of its weighed blocks will be added while the blocks of the next group are
+  // weighed.
   void BeginGroup() {
     products_.FinishOutputs();
     if (added_ < weighed_) {
@@ -162,7 +165,7 @@ class TileAttention {
     group_ ^= 1;
     weighed_ = added_ = 0;
   }
-  // At once those of all blocks that have been weighed.
+  // Adds the values of all blocks that have been weighed, at once.
   void AddWeighed() {
     products_.FinishOutputs();
     if (added_ == weighed_) return;
@@ -186,15 +189,15 @@ class TileAttention {
     end_block_ = (end + kBlockPositions - 1) / kBlockPositions;
   }
 
-  // Of a block in place, or of the next head's behind the last.
+  // Keys of a block in place. Behind the last one come those of the next head.
   const uint8_t* KeysAhead(int32_t block) const {
     const int32_t wrapped = block < end_block_ ? block : block + first_block_ - end_block_;
     return KeysOf(args_, wrapped < end_block_ ? wrapped : first_block_) +
            (block < end_block_ ? 0 : args_.next_head_bytes);
   }
 
-  // Makes the weights of a block in place, while products go on and the block behind the next is fetched. Returns
-  // whether all rows attend to all of it.
+  // Makes the weights of a block in place. Meanwhile products go on, and the block after the next one is fetched.
+  // Returns whether all rows attend to the whole block.
   bool WeighBlock(int32_t block) {
     const float* scores = score_lines_[block % 2];
     products_.FetchLater(KeysAhead(block + 2));
@@ -224,7 +227,8 @@ class TileAttention {
     return whole;
   }
 
-  // Of a block with NaN or infinity, maybe where some row does not look.
+  // Adds the values of a block with NaN or infinity row by row: rows that do not attend to such a value must not
+  // multiply it.
   void AddValuesByRows(int32_t block) {
     for (int64_t r = 0; r < args_.num_rows; ++r) {
       const Range range = InPlace(block, args_.rows[r]);
@@ -239,8 +243,8 @@ class TileAttention {
     products_.SetRows(columns_.rows);
   }
 
-  // Blocks in which rows have positions in other slots: each takes its scores in the order of its positions, and its
-  // weights go to the lanes of its values.
+  // Weighs a block in which a row has positions in other slots. The column takes its scores in the order of the row's
+  // positions, and its weights go to the lanes where the values of these positions are.
   void WeighTail(const AttentionRow& row, int32_t block, int64_t tile_column, int64_t column) {
     const Range range = RangeIn(block, row);
     const int32_t skip = kBlockPositions * block - row.in_place_end;
@@ -250,7 +254,7 @@ class TileAttention {
     Rearrange(reinterpret_cast<uint16_t*>(weights_ + 16 * column), row.value_sources + skip);
   }
 
-  // Columns begin .. end - 1 of a tile, which are of the group.
+  // Adds a tail group's values to columns begin .. end - 1 of a tile, which are those of the group's rows.
   void AddTailGroup(const TailGroup& group, int64_t tile_column, int64_t begin, int64_t end) {
     __builtin_memset(weights_ + 16 * tile_column, 0, static_cast<uint64_t>(columns_.rows * kLine));
     for (int64_t c = begin; c < end; ++c) {
@@ -262,7 +266,8 @@ class TileAttention {
     products_.Add(tile_column, weights_, gathered_);
   }
 
-  // Of values with NaN or infinity, which rows of the group that do not see them must not multiply, not even by 0.
+  // The same where values are NaN or infinite: rows of the group that do not attend to them must not multiply them, not
+  // even by 0.
   void AddTailGroupByRows(const TailGroup& group, int64_t begin, int64_t end) {
     int64_t next = 0;
     for (int64_t c = begin; c < end; c = next) {
@@ -295,7 +300,7 @@ class TileAttention {
     }
   }
 
-  // tail_scores_ [16][tail block][32] of the tile of columns from `column` on.
+  // Computes tail_scores_ [16][tail block][32] of the tile of columns from `column` on.
   void ScoreTails(int64_t column) {
     products_.SetRows(columns_.rows);
     const int64_t stride = args_.num_tail_blocks * kBlockPositions;
@@ -304,7 +309,8 @@ class TileAttention {
     }
   }
 
-  // Adding 0 makes a zero positive: blocks in which only other rows have positions added 0 as well.
+  // Adds 0 to every output, so that no zero is negative: a block in which only other rows have positions has added 0,
+  // too.
   void Finish() {
     const int64_t head_dim = args_.kv.head_dim;
     for (int64_t c = 0; c < columns_.columns; ++c) {
@@ -330,13 +336,13 @@ class TileAttention {
   int32_t slots_[kBlockPositions];           // of gathered_; -1 = zeros
   uint32_t infinite_pairs_ = 0;              // of gathered_, a bit each
   int32_t first_block_ = 0, end_block_ = 0;  // in place
-  int32_t last_first_ = 0, least_end_ = 0;   // of the rows: blocks between are whole for all
+  int32_t last_first_ = 0, least_end_ = 0;   // of the rows: blocks between these are whole for all of them
   float reference_[kAttentionColumns];       // exponentials are relative to this score
   alignas(64) float sums_[kAttentionColumns * 16];
-  // Of even and of odd blocks, and of groups of blocks: one is weighed while the other's products go on.
+  // Two of each, for even and odd blocks and groups of blocks: one is weighed while the products of the other go on.
   alignas(64) float score_lines_[2][kAttentionColumns * kBlockPositions];
   alignas(64) uint32_t weight_lines_[2][kGroupBlocks][kBlockWeights];
   const uint8_t* values_[2][kGroupBlocks];
-  int64_t group_ = 0, weighed_ = 0, added_ = 0;  // which is weighed; its blocks that have been weighed, and added
-  uint32_t* weights_ = weight_lines_[0][0];      // of the block, or tail group, that is weighed
+  int64_t group_ = 0, weighed_ = 0, added_ = 0;  // the group being weighed; its blocks weighed so far, and added
+  uint32_t* weights_ = weight_lines_[0][0];      // of the block, or tail group, being weighed
 };

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of one column, (row, head), over bf16 keys and values by vectors, in the order in which tiles add: what
-// TileAttention computes, without 16 lines of every operand going through a tile for the sake of one. Included inside
-// an unnamed namespace, after generic/attention_weigh_inl.h and avx512/attention_pairs.h.
+// Attention of one column, a (row, head) pair, over bf16 keys and values by vectors, in the order in which tiles add.
+// The result is TileAttention's, but tiles would move 16 lines of every operand for the sake of one. Included inside an
+// unnamed namespace, after generic/attention_weigh_inl.h and avx512/attention_pairs.h.
 //
-// A product of tiles is two chains over sixteen pairs, of their even and of their odd members, from 0; their sum is
-// added to what was there. TDPBF16PS flushes denormals and these chains do not, so bits differ where one was an operand
-// or a result: whoever calls this looks at MXCSR's flags afterwards. (Flushing by MXCSR would have to be switched on
-// and off in each block, since exponentials keep their denormals: 4 % of a pass of the embedded model after 400
-// positions.)
+// A product of tiles is two chains from 0 over sixteen pairs, one over their even members and one over their odd ones;
+// the sum of both is added to the old value. TDPBF16PS flushes denormals and these chains do not, so bits differ where
+// an operand or a result was denormal. The caller therefore looks at MXCSR's flags afterwards. (MXCSR could flush, but
+// exponentials keep their denormals, so it would have to be switched in each block: 4 % of a pass of the embedded model
+// after 400 positions.)
 //
-// Positions out of range are left out where tiles multiply them by 0: that may change a zero's sign, which the sum with
-// the outputs before does not keep.
+// Tiles multiply positions out of range by 0, while this leaves them out. That can change only the sign of a zero,
+// which is lost when it is added to the outputs before.
 
 class OneColumnAttention {
  public:
@@ -50,7 +50,7 @@ class OneColumnAttention {
     _mm512_storeu_ps(to + kChain, Odd(reinterpret_cast<__m512i>(pairs)));
   }
 
-  // What is read two blocks later, of the next head where this one has no more: its keys, or its values.
+  // Keys or values that are read two blocks later. Behind the last block come those of the next head.
   const uint8_t* Ahead(int32_t block, const uint8_t* (*of)(const AttentionArgs&, int32_t)) const {
     const int32_t later = block + 2, wrapped = later < end_block_ ? later : later + first_block_ - end_block_;
     return of(args_, wrapped < end_block_ ? wrapped : first_block_) + (later < end_block_ ? 0 : args_.next_head_bytes);
@@ -112,7 +112,7 @@ class OneColumnAttention {
         if (take_odd) odd[c] = _mm512_fmadd_ps(Odd(both), _mm512_set1_ps(weights_[kChain + pair]), odd[c]);
       }
     };
-    // Half of a first and of a last pair may be out of range.
+    // Only one half of the first pair and of the last one may be in range.
     int64_t pair = range.begin / 2;
     if (range.begin % 2 != 0) each(pair++, false, true);
     for (; pair < range.end / 2; ++pair) each(pair, true, true);

@@ -2,14 +2,14 @@
 // Scores and outputs of attention over bf16 keys and values by tile registers, over Tiles (amx/tiles.h). Included
 // inside each target's unnamed namespace, after <target>/lanes.h and <target>/attention_lanes.h.
 //
-// Columns, (row, head) pairs, are the lines of the first operand: up to 16 queries x 32 dimensions, or 16 columns'
-// weights x 32 positions. A block's keys, [Dh / 2][32][2], and its values, [16][Dv][2], are the second operand as they
-// lie, in lines that are 128 bytes or a row of values apart: so the layout is every target's. Sums are scores,
-// [column][position], and outputs, [column][dimension], whose running sums are loaded into tiles and stored again for
-// every few blocks.
+// The first operand's lines are columns, (row, head) pairs: up to 16 queries x 32 dimensions, or the weights of 16
+// columns x 32 positions. The second operand is a block's keys, [Dh / 2][32][2], or its values, [16][Dv][2], as they
+// lie, in lines that are 128 bytes or a row of values apart. That is why every target uses this layout. The sums are
+// scores, [column][position], or outputs, [column][dimension]. Running sums of outputs are loaded into tiles and stored
+// again once for every few blocks.
 //
-// Line m of a sum depends on line m of the first operand only, so one row and many, and rows in place and rows of a
-// tree, go through the same instructions with equal bits.
+// Line m of a sum depends only on line m of the first operand. So one row or many, rows in place or rows of a tree go
+// through the same instructions and give equal bits.
 
 constexpr int64_t kLineDims = 32;  // of a tile line: dimensions of a query, or positions of a block
 constexpr int64_t kKeyLineBytes = kBlockPositions * 4;
@@ -17,7 +17,7 @@ constexpr int64_t kStepKeys = kLineDims / 2 * kKeyLineBytes;
 constexpr int64_t kLine = kTileRowBytes;
 constexpr int64_t kBlockWeights = kAttentionColumns * kLine / 4;  // [column][16 pairs]
 
-// An item's columns, cut into as few tiles as can be, all of one number of columns.
+// The columns of an item, cut into as few tiles as possible, each with the same number of columns.
 struct ColumnTiles {
   explicit ColumnTiles(int64_t num_columns)
       : columns(num_columns),
@@ -32,9 +32,9 @@ struct ColumnTiles {
   int64_t spare() const { return padded - columns; }
 };
 
-// Registers: 0, 1 sums of a tile of columns, 2, 3 of another; 4 the first operand, of one and then of the other; 5, 6
-// second operands, two times 16 positions or dimensions. Two tiles of columns at a time, so that four sums are busy,
-// and no register more than needed (amx/tiles_instructions.h).
+// Registers: 0 and 1 hold sums of one tile of columns, 2 and 3 those of another. 4 holds the first operand of the one
+// and then of the other. 5 and 6 hold second operands of 16 positions or dimensions each. Two tiles of columns at a
+// time keep four sums busy. No register is used without need (amx/tiles_instructions.h).
 template <typename Tiles>
 class AttentionProducts {
  public:
@@ -56,7 +56,7 @@ class AttentionProducts {
   float* out(int64_t column) { return out_ + column * width_; }  // [Dv]
   uint8_t* scratch_left() { return last_keys_ + kStepKeys; }     // of the arguments' scratch
 
-  // Queries, outputs of 0.
+  // Packs the queries and sets the outputs to 0.
   void Begin() {
     if (columns_.spare() > 0 || LastStepDims() > 0) {
       __builtin_memset(q_, 0, static_cast<uint64_t>(columns_.padded * steps_ * kLine));
@@ -68,7 +68,8 @@ class AttentionProducts {
   }
   void Release() { tiles_.Release(); }
 
-  // Lines of first operands and sums. Fewer take less time, and what lies behind them is neither read nor written.
+  // Sets the number of lines of first operands and sums. Fewer lines take less time, and lines behind them are neither
+  // read nor written.
   void SetRows(int64_t rows) {
     if (rows == configured_rows_) return;
     configured_rows_ = rows;
@@ -77,8 +78,8 @@ class AttentionProducts {
     tiles_.Configure(config);
   }
 
-  // At once, for the tile of columns from `column` on: scores [16][32], a column's `stride` floats behind that of the
-  // one before, and outputs += weights [columns][16 pairs] * values.
+  // Score and Add do all their work at once, for the tile of columns from `column` on. Scores are [16][32], with
+  // `stride` floats from column to column. Add: outputs += weights [columns][16 pairs] * values.
   void Score(int64_t column, const uint8_t* keys, float* scores, int64_t stride) {
     CopyLastKeys(keys);
     for (int64_t step = 0; step < steps_; ++step) ScoreStep<1>(column, step, keys);
@@ -89,8 +90,8 @@ class AttentionProducts {
     StoreAllOutputs();
   }
 
-  // For all columns and step by step, so that tiles multiply while vector code makes weights of another block. A step
-  // is four products.
+  // BeginScores and BeginOutputs start work on all columns that Step does bit by bit, so that tiles multiply while
+  // vector code makes the weights of another block. A step is four products.
   void BeginScores(const uint8_t* keys, float* scores) {
     CopyLastKeys(keys);
     keys_ = keys;
@@ -104,13 +105,13 @@ class AttentionProducts {
     count_ = count;
     pass_ = due_ = values_tile_ = 0;
   }
-  // Makes one of `parts` parts of the passes due.
+  // Makes one more of `parts` equal parts of the passes due.
   void MakeDue(int64_t parts) {
     if (values_ == nullptr) return;
     due_ += (passes_ + parts - 1) / parts;
     if (due_ > passes_) due_ = passes_;
   }
-  // Of passes that are due and of scores that have just been begun.
+  // Steps that are left of the passes that are due, and of scores that have just been begun.
   int64_t StepsLeft() const { return (due_ - pass_) * count_ + (keys_ != nullptr ? pairs_ * steps_ : 0); }
   void Step() {
     if (pass_ < due_) {
@@ -120,7 +121,7 @@ class AttentionProducts {
     }
     if (fetch_with_steps_) Fetch(1);
   }
-  // All steps that are left, or those of all passes too.
+  // Finish does all steps of the passes that are due, FinishOutputs those of all passes.
   void Finish() {
     while (pass_ < due_ || keys_ != nullptr) Step();
   }
@@ -131,9 +132,10 @@ class AttentionProducts {
     Finish();
   }
 
-  // Keys and values of another block, by equal shares: with each column that is weighed, and with each step where
-  // columns are few. Many prefetches in a row hold up the tile loads behind them, and both halves of both (two pages
-  // each with 128 dimensions) in turn come faster than one after the other.
+  // Fetches the keys and values of another block in equal shares: one with each column that is weighed, and also one
+  // with each step where columns are few. Many prefetches in a row would hold up the tile loads behind them. Lines of
+  // both halves of keys and values come in turn, which is faster than one half after the other (with 128 dimensions,
+  // keys and values are two pages each).
   void FetchLater(const uint8_t* keys) {
     FetchRest();
     keys_ahead_ = keys;
@@ -152,7 +154,7 @@ class AttentionProducts {
       values_ahead_ += kLine;
     }
   }
-  void FetchRest() { Fetch(lines_ahead_); }  // a share is a line or more
+  void FetchRest() { Fetch(lines_ahead_); }  // a share is at least one line
 
  private:
   int64_t LinesOfShare() const {
@@ -160,7 +162,7 @@ class AttentionProducts {
     return (half_ + shares - 1) / shares;
   }
 
-  // To [step][column][32].
+  // Rounds a query and stores it to q_, [step][column][32].
   void PackQuery(int64_t column) {
     const int64_t head_dim = args_.kv.head_dim;
     const float* q = args_.q + column / args_.group * args_.q_stride + column % args_.group * head_dim;
@@ -174,16 +176,16 @@ class AttentionProducts {
     }
   }
 
-  // Of a last step that does not fill a tile line; 0: it does.
+  // Dimensions of a last step that does not fill a tile line; 0: it does.
   int64_t LastStepDims() const { return args_.kv.head_dim % kLineDims; }
-  // The last step's keys where they do not fill a tile: dimensions that are not there are zeros on both sides.
+  // Copies the last step's keys where they do not fill a tile: the missing dimensions are zeros in keys and queries.
   void CopyLastKeys(const uint8_t* keys) {
     const int64_t dims = LastStepDims();
     if (dims == 0) return;
     __builtin_memcpy(last_keys_, keys + (steps_ - 1) * kStepKeys, static_cast<uint64_t>(dims / 2 * kKeyLineBytes));
   }
 
-  // Step s of the scores of kTiles tiles of columns, from `column` on, against a block that CopyLastKeys has seen.
+  // Step s of the scores of kTiles tiles of columns, from `column` on. CopyLastKeys must have seen this block.
   template <int kTiles>
   void ScoreStep(int64_t column, int64_t s, const uint8_t* keys) {
     const bool copied = s + 1 == steps_ && LastStepDims() > 0;
@@ -221,8 +223,8 @@ class AttentionProducts {
     }
   }
 
-  // Outputs from `out` on, of kChunks * 16 dimensions: out += weights * values; the first tile's weights are in their
-  // register.
+  // out += weights * values, for kChunks * 16 dimensions from `out` on. The first tile's weights are in their register.
+  // `change`: other outputs are in the registers.
   template <int kTiles, int kChunks>
   void AddChunks(float* out, const uint32_t* weights, const uint8_t* values, bool change) {
     const int64_t stride = 4 * width_, next = columns_.rows * width_;
@@ -244,8 +246,8 @@ class AttentionProducts {
       tiles_.template MultiplyBf16<3, 4, 6>();
     }
   }
-  // The same from dimension d on, 32 or what is left. `load`: the first tile's weights are not in their register yet;
-  // `change`: the outputs are not.
+  // The same from dimension d on, for 32 dimensions or what is left. `load`: the first tile's weights have to be
+  // loaded.
   template <int kTiles>
   void AddStep(int64_t column, int64_t d, const uint32_t* weights, const uint8_t* values, bool load, bool change) {
     weights += 16 * column;
@@ -255,8 +257,8 @@ class AttentionProducts {
                             : AddChunks<kTiles, 1>(to, weights, values + 4 * d, change);
   }
 
-  // The outputs at `out` in place of those in the register, right before the product that adds to them: the moves of
-  // four together would fill the reorder buffer, which nothing leaves before the products that the stores wait for.
+  // Replaces the outputs in a register by those at `out`, right before the product that adds to them. Moving all four
+  // registers together would fill the reorder buffer, where the stores wait for the products before them.
   template <int kSum>
   void ChangeOutputs(float* out) {
     StoreOutputs<kSum>();
@@ -269,7 +271,7 @@ class AttentionProducts {
     if (out != nullptr) tiles_.template StoreLines<kSum>(out, 4 * width_);
     out = nullptr;
   }
-  // Before outputs in memory, or tiles' rows, are something else.
+  // Call it before outputs in memory are read or written, or tiles get another number of rows.
   void StoreAllOutputs() {
     StoreOutputs<0>();
     StoreOutputs<1>();
@@ -311,22 +313,22 @@ class AttentionProducts {
   const AttentionArgs& args_;
   const ColumnTiles columns_;
   const int64_t width_, steps_;   // Dv; products of 32 dimensions in a score
-  const int64_t pairs_, passes_;  // of tiles of columns; of a group of blocks' values
+  const int64_t pairs_, passes_;  // pairs of tiles of columns; passes over a group of blocks' values
   const bool fetch_with_steps_;
-  const int64_t half_, lines_of_share_;  // lines of a half of a block's keys, and of its values; of them, in a share
+  const int64_t half_, lines_of_share_;  // lines: of half of a block's keys (or values); of one share
   uint8_t* q_;                           // [step][column][32], bf16
   float* out_;                           // [column][Dv]
   uint8_t* last_keys_;                   // [16][32][2]
   int64_t configured_rows_ = 0;
   float* out_here_[4] = {};  // outputs in registers 0 .. 3
-  // What has been begun (null: nothing, or no more), and where its next step is.
+  // The work that has been begun (null: none, or all is done), and where its next step is.
   const uint8_t* keys_ = nullptr;
   float* scores_ = nullptr;
   int64_t tile_ = 0, step_ = 0;
   const uint32_t* weights_ = nullptr;
   const uint8_t* const* values_ = nullptr;
   int64_t count_ = 0, pass_ = 0, due_ = 0, values_tile_ = 0, dimension_ = 0, block_ = 0;
-  const uint8_t *keys_ahead_ = nullptr, *values_ahead_ = nullptr;  // half of what is left to fetch
+  const uint8_t *keys_ahead_ = nullptr, *values_ahead_ = nullptr;  // first half of what is left to fetch
   int64_t lines_ahead_ = 0;
   Tiles tiles_;
 };

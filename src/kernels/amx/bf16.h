@@ -24,8 +24,9 @@ inline float Bf16Factor(const uint8_t* from) {
 // Denormal or 2^-126, of either sign.
 inline bool IsTiny(float x) { return (__builtin_bit_cast(uint32_t, x) & 0x7fffffffU) - 1U < 0x00800000U; }
 
-// a * b + c, given fmaf(a, b, c). An fmaf of 2^-126 may have been rounded up, as a denormal, from what 24 bits would
-// keep below. a, b and c are not denormal, a and b have 8 bits.
+// a * b + c with TDPBF16PS's treatment of denormals; `rounded` is fmaf(a, b, c). An fmaf of 2^-126 may have been
+// rounded up, as a denormal, from a value that 24 bits would keep below 2^-126. None of a, b and c is denormal; a and b
+// have 8 bits.
 inline float FlushFused(float a, float b, float c, float rounded) {
   if (!IsTiny(rounded)) return rounded;
   const float flushed = FlushDenormal(rounded);

@@ -2,35 +2,35 @@
 // Low-bit weights times rows of int8 activations by tile registers, over Tiles (amx/tiles.h) and Vectors
 // (matmul_packed_vectors_*.h). Included inside each target's unnamed namespace.
 //
-// Weights are the first operand, 16 outputs x 64 inputs, as they lie in a panel (w8) or expanded into a buffer in L1
-// (w4); activations are the second, [16 quads][16 rows][4]. Adjacent panels go together, a group. Four of w4, because
-// memory is read faster as four streams than as two, with up to four row blocks (64 code rows), which multiply each
-// step one after the other: 10 tile loads for 8 products. Else two, with two row blocks at a time, 8 loads for 8
-// products, or one.
+// The first operand is weights, 16 outputs x 64 inputs, as they lie in a panel (w8) or expanded into a buffer in L1
+// (w4). The second is activations, [16 quads][16 rows][4]. Panels side by side are multiplied together, as a group:
+// - four panels of w4 with up to four row blocks (64 code rows), because memory is read faster as four streams than as
+//   two. The row blocks multiply each step one after the other, with 10 tile loads for 8 products;
+// - otherwise two panels with two row blocks at a time, with 8 tile loads for 8 products, or with one row block.
 //
-// What sums do not stay in registers for all inputs lie in memory while others are there. With two panels and more than
-// two row blocks they move once in a chunk of a few steps, with four panels in each step, and row blocks take turns in
-// one order and then in the opposite one, so that the last one's stay. Behind every product an equal share of the next
-// step or chunk is expanded, because a tile load cannot take bytes from the store buffer, and as many lines are
-// prefetched; long chunks (LongChunks) have no room for that and expand where there is. Hardly anything in these loops
-// branches but their ends: what a core does while it waits for memory is what it has already decoded. For the same
-// reason sums change places one by one, each before the product that needs it.
+// Sums that find no register lie in memory. With two panels and more than two row blocks, sums move once in a chunk of
+// a few steps; with four panels, in each step. Row blocks take turns in one order and then in the opposite one, so that
+// the last one's sums stay. Behind every product an equal share of the next step or chunk is expanded, because a tile
+// load cannot take bytes from the store buffer, and as many lines are prefetched. Long chunks (LongChunks) leave no
+// room for that everywhere, and expand where there is some. These loops hardly branch except at their ends: while a
+// core waits for memory it works on what it has decoded already. For the same reason sums change places one by one,
+// each before the product that needs it.
 //
-// Registers: 0 .. 3 sums, 4 weights, 5 activations, 6 those of the second of two row blocks. No more than needed
-// (amx/tiles_instructions.h).
+// Registers: 0 .. 3 sums, 4 weights, 5 activations, 6 activations of the second row block. No register is used without
+// need (amx/tiles_instructions.h).
 //
 // Sums become outputs for several groups of panels at once (kBatchGroups).
 //
-// Where a call's panels are no whole number of groups, the last group begins some panels earlier: those are multiplied
-// twice and stored once. A call of one panel takes it as both of a group.
+// Where a call's panels are no whole number of groups, the last group begins earlier: some panels are multiplied twice
+// and stored once. A call of one panel takes it as both panels of a group.
 
 constexpr int64_t kChunkSteps = 2;
-constexpr int64_t kRingSteps = 5;  // of which a chunk multiplies all but one
+constexpr int64_t kRingSteps = 5;  // a chunk multiplies all of them but one
 constexpr int64_t kLongChunkSteps = kRingSteps - 1;
-constexpr int64_t kLeadSteps = 2;  // w4: prefetched ahead of what is expanded, 2 KB of a panel
-constexpr int kFour = 4;           // panels, with as many row blocks at most
-// Outputs are lines far apart, which miss the caches: made group by group their stores hold up those of the expansion,
-// one by one; made together they are neighbours in turn.
+constexpr int64_t kLeadSteps = 2;  // w4: steps (1 KB of a panel each) from expansion to prefetch
+constexpr int kFour = 4;           // panels of a group, and the most row blocks with them
+// Groups whose outputs are made together, as neighbouring lines. Outputs lie in lines far apart that miss the caches:
+// stored group by group, they would hold up the stores of the expansion.
 constexpr int64_t kBatchGroups = 8;
 
 template <typename Tiles, typename Vectors>
@@ -55,7 +55,8 @@ class TileMatmul : private TileSums<Tiles> {
   // The first panel of the group that covers `panel`.
   int64_t GroupAt(int64_t panel) const { return panel + group_ <= end_ ? panel : end_ - group_; }
   const uint8_t* BytesOf(int64_t group) const { return args_.panels + group * args_.panel_bytes; }
-  // Of the group after that; after the last one comes what a later call reads, or the last one stands for it.
+  // The group behind that one. Behind the last group comes what a later call reads; where that is unknown, the last
+  // group again.
   const uint8_t* BytesAfter(int64_t panel) const {
     if (panel + group_ < end_) return BytesOf(GroupAt(panel + group_));
     return args_.next != nullptr ? args_.next : BytesOf(GroupAt(panel));
@@ -136,10 +137,10 @@ class TileMatmul : private TileSums<Tiles> {
   template <bool kW4>
   static constexpr int64_t kStride = kW4 ? 2 * kLineBytes : kLineBytes;
 
-  // A step of one row block: sum p for panel p. a: the panels' weights; b: [half][16][64], which with kOnce leave L1 to
-  // sums and expanded weights. The only row block of four panels had better stay there. (7B w4a8, 1 and 16 rows,
-  // medians of five runs in turn: 101.7 111.2 -> 99.8 109.6 ms; plainly 32 and 64 rows take 8 and 20 % more, w8a8 1 to
-  // 2 %.)
+  // A step of one row block, with sum p for panel p. a: the panels' weights; b: [half][16][64]. kOnce loads b past L1,
+  // to leave L1 to sums and expanded weights. The only row block of four panels had better stay in L1: 7B w4a8 101.7 ->
+  // 99.8 ms with 1 row, 111.2 -> 109.6 ms with 16 (medians of five runs in turn). Without kOnce 32 rows take 8 % more,
+  // 64 rows 20 %, and w8a8 1 to 2 %.
   template <bool kW4, int kPanels, bool kOnce, int kProduct, typename Change, typename Then>
   HYDRANT_INLINE void MultiplyOne(const Places<kPanels>& a, const int8_t* b, const Change& change, const Then& then) {
     constexpr int kSecond = kProduct / kPanels, kPanel = kProduct % kPanels;
@@ -152,7 +153,7 @@ class TileMatmul : private TileSums<Tiles> {
     if constexpr (kProduct + 1 < 2 * kPanels) MultiplyOne<kW4, kPanels, kOnce, kProduct + 1>(a, b, change, then);
   }
 
-  // Two row blocks and two panels, one half of a step: sums 2 * panel + block.
+  // Half a step of two row blocks and two panels, with sum 2 * panel + block.
   template <bool kW4, int kSecond, typename Change, typename Then>
   HYDRANT_INLINE void MultiplyTwo(const Places<2>& a, const int8_t* b0, const int8_t* b1, const Change& change,
                                   const Then& then) {
@@ -196,10 +197,10 @@ class TileMatmul : private TileSums<Tiles> {
     }
   }
 
-  // Step `step`'s weights, those of w4 in the buffer, and what goes on beside their products: expansion of step
-  // `step + ahead`, prefetch of what comes `lead` steps behind it. w8 is prefetched half a step ahead, or in chunks a
-  // step. (A step, 1 and 32 rows: 230 255 -> 261 282 ns for a step of two panels from memory. Half a step in chunks, 64
-  // rows: 286 -> 323.)
+  // The weights of step `step` (w4: in the buffer), and what goes on beside their products: expansion of step `step +
+  // ahead`, and prefetch `lead` steps behind that. w8 is prefetched half a step ahead, but a whole step in chunks. (The
+  // other way round, a step of two panels from memory takes 230 -> 261 ns with 1 row, 255 -> 282 ns with 32 rows, and
+  // in chunks 286 -> 323 ns with 64 rows.)
   template <bool kW4, bool kChunk, int kPanels>
   HYDRANT_INLINE Places<kPanels> WeightsAt(const Stream<kW4>& stream, int64_t step, int64_t ahead, int64_t lead,
                                            const uint8_t* expanded, Beside<kPanels>* beside) const {
@@ -208,7 +209,7 @@ class TileMatmul : private TileSums<Tiles> {
       beside->next = InEach<kPanels>(next.codes);
       beside->tables = InEach<kPanels>(next.tables);
       beside->later = InEach<kPanels>(later.codes);
-      PrefetchEach(InEach<kPanels>(later.tables));  // a line is two steps': every second time for nothing
+      PrefetchEach(InEach<kPanels>(later.tables));  // a line holds two steps' tables: every second time it is there
       Places<kPanels> weights;
 #pragma GCC unroll 4
       for (int p = 0; p < kPanels; ++p) weights.at[p] = expanded + p * kExpandedPanelBytes;
@@ -264,8 +265,8 @@ class TileMatmul : private TileSums<Tiles> {
     }
   }
 
-  // Each step by one row block after the other, and the next step in the opposite order, so that the last one's sums
-  // stay where they are. More than one leave L1 room for fewer steps ahead.
+  // The row blocks multiply each step one after the other, and the next step in the opposite order, so that the last
+  // one's sums stay where they are. Several row blocks leave room in L1 for fewer steps ahead.
   template <int... kPlace>
   void BlockByBlock(int64_t panel, int64_t group, std::integer_sequence<int, kPlace...> /*in the order*/) {
     constexpr int kBlocks = sizeof...(kPlace);
@@ -295,8 +296,8 @@ class TileMatmul : private TileSums<Tiles> {
     slot_ = slot;
   }
 
-  // More row blocks: a few steps by all of them, then the next. The first chunk is in the buffer already; the next
-  // group's is at the end.
+  // For more row blocks: all of them multiply a few steps, then the next ones. The first chunk is in the buffer
+  // already; the next group's is at the end.
   template <bool kW4>
   void Chunks(int64_t panel, int64_t group) {
     bool back = false;
@@ -306,7 +307,7 @@ class TileMatmul : private TileSums<Tiles> {
       ChunkOf<kW4, kFirstHalf>(chunk, group, pair_at(0));
       ChunkOf<kW4, kSecondHalf>(chunk, group, pair_at(1));
       for (int64_t place = 2; place <= LastPair(); ++place) ChunkOf<kW4, kNone>(chunk, group, pair_at(place));
-      if (kW4 && first + chunk.steps == args_.steps) {  // a short last chunk leaves some of the next group's
+      if (kW4 && first + chunk.steps == args_.steps) {  // a short last chunk has left out some steps
         for (int64_t s = chunk.steps; s < ChunkSteps(0); ++s) {
           ExpandStep<2>(BytesAfter(panel), s, chunk.next + s * 2 * kExpandedPanelBytes);
         }
@@ -335,7 +336,7 @@ class TileMatmul : private TileSums<Tiles> {
     }
   }
 
-  // One or two row blocks, onto their sums.
+  // Adds the products of one or two row blocks to their sums.
   template <bool kW4, int kBlocks, Share kShare>
   void MultiplyChunk(const Chunk& chunk, int64_t block, int32_t (*places)[256]) {
     const Stream<kW4> stream = StreamOf<kW4>(chunk.panel);
@@ -359,9 +360,9 @@ class TileMatmul : private TileSums<Tiles> {
     }
   }
 
-  // The same with w4 and longer chunks, so that sums move half as often: expanded steps lie in a ring with room for one
-  // step more than a chunk has. It is filled beside the first pair of row blocks, and while the last pair multiplies,
-  // each step's place is taken by the step that comes a ring later, as soon as it is free.
+  // As Chunks with w4, but with longer chunks, so that sums move half as often. Expanded steps lie in a ring with room
+  // for one step more than a chunk has. That step is filled in beside the first pair of row blocks. While the last pair
+  // multiplies, each step that it is done with makes room for the step a ring later.
   void LongChunks(int64_t panel, int64_t group) {
     const Stream<true> stream = StreamOf<true>(panel);
     const int64_t last = LastPair();
@@ -400,9 +401,9 @@ class TileMatmul : private TileSums<Tiles> {
     int32_t (*sums)[256];
   };
 
-  // A pair of row blocks, or one. Beside it: beside the first pair a step is expanded, beside the last one from its
-  // second step on one for each; beside each of the first four pairs a quarter of the chunk after the next is fetched,
-  // to L2. (Fetched to L1: 128 rows 2 to 3 % slower, a prompt 5.)
+  // Products of a pair of row blocks, or of one. Beside the first pair one step is expanded; beside the last pair one
+  // step with each of its steps but the first. Beside each of the first four pairs a quarter of the chunk after the
+  // next is fetched to L2. (Fetched to L1: 128 rows take 2 to 3 % more time, a prompt 5 %.)
   template <int kBlocks, Turn kTurn>
   void MultiplyLongChunk(const LongChunk& chunk) {
     constexpr int kProducts = 4 * kBlocks, kLines = 2 * static_cast<int>(kTileRows) / kProducts;
@@ -441,8 +442,8 @@ class TileMatmul : private TileSums<Tiles> {
     }
   }
 
-  // [16 outputs][16 rows] each, of group `group` of a batch: four panels: [block][panel]; two: [pair of
-  // blocks][panel][of the pair], a last block alone is its pair.
+  // Sums [16 outputs][16 rows] of group `group` of a batch. Four panels: [block][panel]. Two panels: [pair of
+  // blocks][panel][block of the pair]; a last block without a partner is a pair by itself.
   int32_t (*SumsOf(int64_t group, int64_t block_pair))[256] { return sums_ + group * sums_of_group_ + 4 * block_pair; }
   const int32_t* SumsOf(int64_t group, int64_t panel, int64_t block) {
     if (group_ == kFour) return SumsOf(group, 0)[kFour * block + panel];
@@ -450,7 +451,7 @@ class TileMatmul : private TileSums<Tiles> {
     return SumsOf(group, block / 2)[panel * together + block % 2];
   }
 
-  // Outputs of the `groups` groups that cover panel `first` and on.
+  // Makes the outputs of `groups` groups, from the one that covers panel `first` on.
   void Finish(int64_t first, int64_t groups) {
     for (int64_t block = 0; block < args_.num_blocks; ++block) {
       for (int64_t group = 0; group < groups; ++group) {
@@ -468,10 +469,10 @@ class TileMatmul : private TileSums<Tiles> {
 
   const PackedMatmulArgs& args_;
   int64_t begin_, end_;
-  int64_t group_ = 0, stride_ = 0;  // panels from group to group; bytes from panel to panel of one
+  int64_t group_ = 0, stride_ = 0;  // panels of a group; bytes from one to the next
   int64_t sums_of_group_ = 0;
-  int64_t slot_ = 0;                            // of the buffer, where the step or chunk to multiply is
-  int64_t ring_ = 0;                            // likewise, of a long chunk's first step
+  int64_t slot_ = 0;                            // which half of buffer_ holds the step or chunk to multiply
+  int64_t ring_ = 0;                            // where in buffer_ a long chunk's first step is
   alignas(4096) uint8_t buffer_[kBufferBytes];  // two steps or chunks in turn
   alignas(64) int32_t sums_[kBatchGroups * kMaxCodeRows / 8][256];
 };

@@ -2,16 +2,17 @@
 // Quads (packed.h) times rows of int8 activations by tile registers, over Tiles (amx/tiles.h) and Vectors
 // (matmul_packed_vectors_*.h). Included inside each target's unnamed namespace.
 //
-// 64 inputs of a panel of quads are the second operand of a product as they lie, [16 quads][16 outputs][4], and 64
-// codes each of a block's rows the first. A product takes as many cycles as the first operand has lines, here rows and
-// not 16 outputs, and its sums are rows of outputs, with nothing to transpose. That is what counts where matrices have
-// few inputs; others are better off as lines (amx/matmul_packed_inl.h), read as four streams. (Intel with AMX, 1B w8a8,
-// 1, 16, 64 rows: 42 60 98 ms, as lines 39 43 57.)
+// The second operand of a product is 64 inputs of a panel of quads as they lie, [16 quads][16 outputs][4]. The first is
+// 64 codes of each row of a block. A product takes as many cycles as the first operand has lines: here rows, not 16
+// outputs. Its sums are rows of outputs, with nothing to transpose. That counts where matrices have few inputs. Larger
+// ones are better off as lines (amx/matmul_packed_inl.h), read as four streams: 1B w8a8 on Intel with AMX takes 42, 60
+// and 98 ms with 1, 16 and 64 rows as quads, and 39, 43 and 57 ms as lines.
 //
-// A tile register is configured for a number of rows, and a call's blocks have two at most: that of the first and that
-// of the last (PlanRowBlocksAvx512). So they go in pairs, one of each where there are both. A panel's sums become
-// outputs while weights of the next one are on their way. (The embedded model, 16 rows, so in place of many panels'
-// sums at once: .69 -> .62 ms. Two panels in lockstep and prefetches of whatever distance change nothing or cost.)
+// A tile register is configured for a number of rows. A call's blocks have at most two different numbers, that of the
+// first block and that of the last (PlanRowBlocksAvx512). So blocks go in pairs, one of either size as long as there
+// are both. A panel's sums become outputs while the weights of the next panel are on their way. (In place of outputs of
+// many panels at once: 0.69 -> 0.62 ms, embedded model, 16 rows. Two panels in lockstep, or prefetches at any distance,
+// gain nothing or cost time.)
 
 template <typename Tiles, typename Vectors>
 class QuadTileMatmul {
@@ -20,7 +21,7 @@ class QuadTileMatmul {
     const RowBlock* last = args.blocks + args.num_blocks - 1;
     for (const int t : {0, 2}) config_.rows[t] = static_cast<uint8_t>(args.blocks->rows);
     for (const int t : {1, 3}) config_.rows[t] = static_cast<uint8_t>(last->rows);
-    int64_t ones = 0;  // blocks as large as the first; where all are, half of them
+    int64_t ones = 0;  // blocks as large as the first; half of all where all are
     while (ones < args.num_blocks && args.blocks[ones].rows != last->rows) ++ones;
     if (ones == 0) ones = (args.num_blocks + 1) / 2;
     const int64_t others = args.num_blocks - ones;

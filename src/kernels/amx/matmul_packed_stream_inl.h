@@ -6,12 +6,13 @@
 
 constexpr int64_t kExpandedPanelBytes = 2 * kTileBytes;  // of a step: [16 outputs][half][64]
 
-// Which quarters of the next step or chunk are expanded, and fetched ahead, beside some products.
+// Quarters of the next step or chunk that are expanded, and fetched ahead, beside some products: `count` from `first`
+// on.
 struct Share {
   int first, count;
 };
 constexpr Share kAll{0, 4}, kFirstHalf{0, 2}, kSecondHalf{2, 2}, kNone{0, 0};
-// Block `block` of up to four.
+// The share of block `block` of up to four.
 constexpr Share ShareOf(int block, int blocks) {
   if (blocks == 1) return kAll;
   if (blocks == 2) return {2 * block, 2};
@@ -24,7 +25,7 @@ struct Part {
   static constexpr int value = kValue;
 };
 
-// The same place in each panel of a group.
+// One place in each panel of a group, the same in all of them.
 template <int kPanels>
 struct Places {
   const uint8_t* at[kPanels];
@@ -56,8 +57,8 @@ HYDRANT_INLINE StepSource SourceOf(const uint8_t* panel, int64_t step) {
   return {nullptr, panel + step * kStepBytes<kW4>};
 }
 
-// Steps of a group's first panel and of the next group's after them. When that has fewer than what is asked for, its
-// first step stands for the rest.
+// The steps of a group's first panel, and behind them those of the next group's. If asked for a step behind those too,
+// it gives the next group's first step.
 template <bool kW4>
 struct Stream {
   const uint8_t *here, *after;
@@ -69,21 +70,21 @@ struct Stream {
   }
 };
 
-// What goes on beside the products of a step: w4: expansion of the step at `next` to `to`; prefetch of as many
-// lines of the panels at `later`, and for w8, of which steps have 32, at `later2`.
+// What goes on beside the products of a step. w4: the step at `next` is expanded to `to`, and as many lines at `later`
+// are prefetched. w8: lines at `later` and then at `later2` are prefetched, 32 in each panel.
 template <int kPanels>
 struct Beside {
   Places<kPanels> next, tables, later, later2;
   const uint8_t* dictionary;
   uint8_t* to;
-  // Line n of those to prefetch: one of every panel in turn.
+  // Line n of those to prefetch, which are taken from every panel in turn.
   HYDRANT_INLINE const uint8_t* Later(int n) const {
     const int panel = n % kPanels, line = n / kPanels;
     return (line < kTileRows ? later : later2).at[panel] + line % kTileRows * kLineBytes;
   }
 };
-// A share of it behind one product of `kProducts`, a few lines of each in turn: 8 prefetches in a row cost 5 % with
-// 16 rows.
+// Does a share of it behind one of `kProducts` products, in turn a few prefetches and a few expansions: 8 prefetches in
+// a row cost 5 % with 16 rows.
 template <typename Vectors, bool kW4, Share kShare, int kPart, int kProducts, int kPanels>
 HYDRANT_INLINE void Do(const Beside<kPanels>& beside) {
   if constexpr (kShare.count == 0) return;

@@ -3,12 +3,12 @@
 // avx512/packed_epilogue.h and avx512/transpose.h.
 
 struct Avx512Vectors {
-  // Two or four lines of codes, with two table numbers each, to [kLines][2 halves][64] weights. VPERMB looks at six
-  // bits of an index; the upper two choose among four equal copies of a table, so the nibbles need no mask. 3
-  // instructions and 2 stores for 128 weights; VPSHUFB would take 5. Whatever goes to L1 is scarcer than arithmetic
-  // here (tiles.md, "What 64 rows take"), so numbers are taken out of one word and tables loaded once for the two lines
-  // that share them; both halves of a line are stored side by side (const tables, Granite Rapids: 21.5 -> 18.8 ns a
-  // step of 32 lines).
+  // Expands two or four lines of codes, with two table numbers each, to [kLines][2 halves][64] weights, with 3
+  // instructions and 2 stores for 128 weights (VPSHUFB would take 5). VPERMB looks at six bits of an index: the upper
+  // two choose among four equal copies of a table, so nibbles need no mask. Bandwidth to L1 is scarcer than arithmetic
+  // here (tiles.md, "What 64 rows take"). So the numbers are taken out of one word, tables are loaded once for the two
+  // lines that share them, and both halves of a line are stored side by side. (With const tables: 21.5 -> 18.8 ns for a
+  // step of 32 lines, Granite Rapids.)
   template <int kLines>
   HYDRANT_INLINE static void Expand(const uint8_t* lines, const uint8_t* tables, const uint8_t* dictionary,
                                     uint8_t* to) {
@@ -28,8 +28,8 @@ struct Avx512Vectors {
     }
   }
 
-  // Of whole blocks nothing goes through memory. (Intel, 7B w4a8, 64 rows, samples of the clock, 22 -> 18.5 ms of both
-  // threads.)
+  // Sums of whole blocks become outputs in registers, without passing through memory. (22 -> 18.5 ms of both threads by
+  // samples of the clock; Intel, 7B w4a8, 64 rows.)
   static void Finish(const PackedMatmulArgs& args, int64_t panel, const RowBlock& block, const int32_t* sums) {
     if (block.rows == kTileRows && !args.two_planes) {
       const int32_t* excess = args.excess + block.first;
@@ -52,7 +52,7 @@ struct Avx512Vectors {
   }
 
  private:
-  // Fewer rows, or two planes of each. Not inlined, so that Finish does not keep registers for it.
+  // Blocks of fewer rows, or of two planes. Not inlined, so that Finish does not keep registers for it.
   [[gnu::noinline]] static void FinishSome(const PackedMatmulArgs& args, int64_t panel, const RowBlock& block,
                                            const int32_t* sums) {
     const PanelOutputs outputs(args, panel, block.first / (args.two_planes ? 2 : 1));
@@ -74,7 +74,7 @@ struct Avx512Vectors {
     }
   }
 
-  // The table whose number is byte `at` of eight: its offset is 16 times that, a rotation and a mask.
+  // The table whose number is byte `at` of `numbers`. Its offset is 16 times that number: a rotation and a mask.
   HYDRANT_INLINE static __m512i Table(const uint8_t* dictionary, uint64_t numbers, int at) {
     static_assert(kTableEntries == 16);
     const int by = (8 * at + 60) % 64;
@@ -82,7 +82,7 @@ struct Avx512Vectors {
     return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(dictionary + offset)));
   }
 
-  // One code row of 16 outputs: cheaper for one or two than to transpose 16.
+  // The sums of one code row and 16 outputs. For one or two rows that is cheaper than to transpose 16.
   static __m512i Column(const int32_t* sums, int64_t r) {
     const __m512i places =
         _mm512_slli_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), 4);

@@ -41,7 +41,8 @@ struct PlainVectors {
   }
 
  private:
-  // An output of the row whose first or only code row is `code_row`. Code rows' sums are `stride` apart.
+  // Stores an output of the row whose first (or only) code row is `code_row`. `stride`: from one code row's sums to the
+  // next's.
   static void Store(const PackedMatmulArgs& args, int64_t output, int64_t code_row, const int32_t* sums,
                     int64_t stride) {
     const int64_t row = args.two_planes ? code_row / 2 : code_row;
@@ -56,7 +57,7 @@ struct PlainVectors {
     out = args.add ? out + value : value;
   }
 
-  // Unsigned: the bias of 128 may carry a sum out of 32 bits, and its removal carries it back.
+  // Unsigned arithmetic: with the bias of 128 a sum may exceed 32 bits, and removing the bias brings it back.
   static int32_t WithoutExcess(const PackedMatmulArgs& args, int32_t sum, int64_t code_row) {
     return static_cast<int32_t>(static_cast<uint32_t>(sum) - static_cast<uint32_t>(args.excess[code_row]));
   }

@@ -14,7 +14,7 @@ namespace {
 
 #include "kernels/avx512/table_inl.h"
 
-// Processors with AMX are Intel's: they read in turns, and their bf16 dot products are slow.
+// All processors with AMX are Intel's: they read in turns, and their bf16 dot products are slow.
 constexpr KernelTable AmxTable() {
   KernelTable table = Avx512Table(true, true);
   table.name = table.target = "amx";

@@ -36,9 +36,9 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// The first `count` registers in full; smaller ones cost the same unless the first operand has fewer rows. Others
-// cannot be used: a kernel names how many it needs, because every one of them costs where cores have two busy threads
-// (amx/tiles_instructions.h).
+// Configures the first `count` registers in full: smaller ones cost the same, except where the first operand has fewer
+// rows. The other registers cannot be used. A kernel names how many it needs because each register costs time where a
+// core's two threads are busy (amx/tiles_instructions.h).
 constexpr TileConfig FullTiles(int count = 8) {
   TileConfig config;
   for (int t = 0; t < count; ++t) {

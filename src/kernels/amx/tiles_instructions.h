@@ -8,12 +8,14 @@
 // has fewer lines, with a latency of about 52 according to Intel's manuals: hence at least four sums in turn. A tile
 // load cannot be served from the store buffer: whoever writes a tile's bytes does so at least one step earlier.
 //
-// Where the core's other hardware thread is busy, with tiles as it seems, each register in use costs: a load and a
-// product in turn take 79 to 82 cycles with eight registers in use, 57 with seven, 41 to 44 with six, 31 to 33 with
-// four, and 17 in all cases without a neighbour. What is inferred: both threads share few registers beyond the sixteen
-// that they name, and a write needs a free one. So kernels use as few as they can; renamed, one register takes operand
-// after operand. Room helps as well: with four instructions of any kind behind each load and each product it is 62, 37
-// to 39, 33 to 36 and 24 to 28 cycles. Products mostly have other work behind them; loads get empty instructions here
+// Each register in use costs time where the core's other hardware thread is busy, with tiles as it seems. Cycles of a
+// load and a product in turn, beside such a neighbour (without one: 17 in all cases):
+//   registers in use                            8          7          6          4
+//   nothing between them                        79 to 82   57         41 to 44   31 to 33
+//   four instructions behind each of the two    62         37 to 39   33 to 36   24 to 28
+// What is inferred: both threads share few registers beyond the sixteen that they name, and a write needs a free one.
+// So kernels use as few as they can; by renaming, one register takes operand after operand. Room between tile
+// instructions helps as well. Products mostly have other work behind them; loads get empty instructions here
 // (docs/benchmarks/tiles.md, "Tile registers beside a neighbour").
 #pragma once
 
@@ -29,7 +31,7 @@ namespace {
 class TileInstructions {
  public:
   void Configure(const TileConfig& config) { __asm__ volatile("ldtilecfg %0" : : "m"(config)); }
-  // Back to the initial state: 8 KB less to save when this thread is switched, and a parked core may clock up.
+  // Back to the initial state. Then a switch of this thread saves 8 KB less, and a parked core may clock up.
   void Release() { __asm__ volatile("tilerelease" : :); }
 
   template <int kTile>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention needs beyond avx2/lanes.h: bf16 and how many columns fill the registers.
 
-constexpr int64_t kTileColumns = 6;  // by eight positions or dimensions twice: 12 of 16 registers hold sums
+constexpr int64_t kTileColumns = 6;  // by two vectors of positions or dimensions: 12 of 16 registers hold sums
 constexpr int32_t kMaxBlocksAtOnce = 2;
 constexpr int64_t HalvesAtOnce(int64_t columns) { return columns <= 2 ? 2 : 1; }
 constexpr int32_t BlocksAtOnce(int64_t columns) { return columns == 1 ? 2 : 1; }
@@ -36,7 +36,7 @@ inline void StoreF16(uint16_t* to, Lanes a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 8), _mm256_cvtps_ph(a.high, _MM_FROUND_TO_NEAREST_INT));
 }
 
-// A step of a chain: sums += a * b over kDims dimensions, or over kPositions positions.
+// One step of a chain: sums += a * b over kDims dimensions (scores), or over kPositions positions (outputs).
 template <FloatType kType>
 struct Steps {
   using Wide = Lanes;
@@ -49,8 +49,8 @@ struct Steps {
   static Wide Broadcast(const uint32_t* p, int64_t) { return Set(__builtin_bit_cast(float, *p)); }
   static Lanes MulAdd(Wide a, Wide b, Lanes sums) { return Fma(a, b, sums); }
 };
-// The order of vdpbf16ps: odd members of the pairs first, then even ones. Each is a part of its own, so that one part
-// of the pairs fills two registers and twelve can hold sums. What is broadcast lies as f32.
+// The order of vdpbf16ps: odd members of the pairs first, then even ones. Odd and even members are parts of their own,
+// so that one part of the pairs fills two registers and twelve can hold sums. What is broadcast lies as f32.
 template <>
 struct Steps<FloatType::kBF16> {
   using Wide = Lanes;
@@ -71,7 +71,7 @@ struct Steps<FloatType::kBF16> {
   static Lanes MulAdd(Wide a, Wide b, Lanes sums) { return Fma(a, b, sums); }
 };
 
-// 32 weights as ValueTile takes them; returns sums + these, as rounded.
+// Stores 32 weights as ValueTile takes them. Returns sums plus the weights as they were rounded.
 template <FloatType kType>
 inline Lanes StoreWeights(uint32_t* to, Lanes low, Lanes high, Lanes sums) {
   Store(reinterpret_cast<float*>(to), low);

@@ -11,7 +11,7 @@ namespace {
 using V = __m256;
 constexpr int64_t kLanes = 8;
 constexpr int64_t kSliceOutputs = 1;
-// Vectors of weights that share a broadcast of inputs: weights alone take 8 registers for each.
+// Vectors of weights that share a broadcast of inputs. The weights alone take 8 registers for each vector.
 constexpr int64_t SliceVectors(int64_t rows) { return rows <= 2 ? 2 : 1; }
 constexpr int64_t kTileOutputs =
     4;  // by two vectors of rows: 8 sums, what 2 ports of latency 4 need; 16 registers in all
@@ -31,11 +31,11 @@ inline __m256 Widen(__m128i halves) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
 }
 
-// Halves take more operations: both conversion and broadcast shuffle.
+// f16 needs more operations: both its conversion and its broadcast shuffle.
 template <FloatType kType>
 constexpr bool kWidens = kType == FloatType::kF16;
 
-// The weight at p, to all lanes.
+// Broadcasts the weight at p to all lanes.
 template <FloatType kType>
 inline V BroadcastOne(const uint8_t* p) {
   static_assert(!kWidens<kType>);
@@ -45,7 +45,7 @@ inline V BroadcastOne(const uint8_t* p) {
   return _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(static_cast<uint32_t>(bits) << 16)));
 }
 
-// The weight at p and the next.
+// Broadcasts the weight at p and the next one.
 template <FloatType kType>
 inline void BroadcastPair(const uint8_t* p, V* weights) {
   if (kType == FloatType::kF32) {
@@ -74,8 +74,8 @@ inline void WidenRow(const uint8_t* from, int64_t count, float* to) {
   widen(rest, to + i);
 }
 
-// 16 bytes of slices k and k + 4, for k = 0 .. 3; then a 4 x 4 transpose of dwords inside each 128 bits: dword j of
-// slices 0-7.
+// Loads 16 bytes of slices k and k + 4, for k = 0 .. 3, and transposes 4 x 4 dwords inside each 128 bits. Then
+// dwords[j] holds dword j of slices 0 .. 7.
 inline void GatherDwords(const uint8_t* stream, int64_t stride, __m256i* dwords) {
   __m256i rows[4];
   for (int64_t k = 0; k < 4; ++k) {
@@ -120,14 +120,14 @@ inline void Expand(const uint8_t* const* streams, int64_t stride, V* weights) {
   }
 }
 
-// ((0+1)+(2+3))+((4+5)+(6+7)).
+// Adds the eight slices of an output up: ((0+1)+(2+3))+((4+5)+(6+7)).
 inline void SumSlices(V sums, float* total) {
   const __m256 pairs = _mm256_hadd_ps(sums, sums);
   const __m256 quads = _mm256_hadd_ps(pairs, pairs);
   total[0] = _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(quads), _mm256_extractf128_ps(quads, 1)));
 }
 
-// 8 x 8: 4 x 4 blocks inside each 128 bits, then the blocks.
+// Transposes 8 x 8: first 4 x 4 blocks inside each 128 bits, then the blocks.
 inline void Transpose(V* m) {
   V a[8];
   for (int i = 0; i < 8; i += 4) {

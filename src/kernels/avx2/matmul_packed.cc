@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Low-bit weights by activation codes with AVX2. vpmaddubsw multiplies |code| <= 128 by a signed byte, adds two
-// products in 16 bits and saturates. The byte is the weight, or where the code is negative its complement,
-// -weight - 1, made by an xor on any vector port. (vpsignb would make -weight, but shares the multipliers' ports on AMD
-// Zen 4: 16 rows of w4 60 against 71 GMAC/s on one core, of w8 63 against 80.) With weights -127 .. 127 a pair is
-// between 2 * 128 * -128 and 2 * 128 * 127 - 1, so every sum is exact. It is too large by the sum of a row's negative
-// codes (below 0), the same for all outputs: PackedMatmulArgs::excess.
+// products in 16 bits and saturates. The byte is the weight or, where the code is negative, its complement,
+// -weight - 1. An xor makes it, on any vector port. (vpsignb would make -weight, but shares the multipliers' ports. On
+// one core of AMD Zen 4, 16 rows of w4 ran at 60 GMAC/s with vpsignb and at 71 with the xor, of w8 at 63 and 80.) With
+// weights -127 .. 127 a pair of products is between 2 * 128 * -128 and 2 * 128 * 127 - 1, so every sum is exact. It is
+// too large by the sum of a row's negative codes (below 0), the same for all outputs: PackedMatmulArgs::excess.
 //
 // |code| and the byte that the xor takes lie ready side by side, "signs" (KernelTable::sign_codes); the xor takes a
 // weight's bias off as well. A product of 32 weights is then four instructions and little else, if several rows and

@@ -7,36 +7,43 @@
 //   __m256i AddProducts(sums, weights, codes) 32 products to eight sums; weights: bytes of weight + 128
 //   bool kWeightsOnce                         whether RowCodes is one register
 //
-// All rows multiply some inputs of a panel before the next, so that codes and weights stay in the first-level cache.
-// 4-bit weights become bytes in registers for a block of few rows, and in memory for more blocks.
+// All rows multiply some inputs of a panel before the next inputs, so that codes and weights stay in the first-level
+// cache. 4-bit weights are turned into bytes in registers if there is one block of few rows, and in memory if there are
+// more blocks.
 //
-// What a core fetches best differs. One way goes through a panel while it fetches the next to the second-level cache;
-// the other, in turns, goes through some steps of four panels one after the other while it fetches the steps behind
-// them to the first level, a line of each panel at a time: four streams. More rows than kTurnRows hide reading either
-// way, and their sums between turns would take more room than that saves. (Intel, 7B w4a8, 8 16 24 32 rows: avx-vnni
-// 285 417 533 683 -> 205 349 511 654 ms.)
+// There are two ways to fetch weights, since cores differ in what they fetch best. One goes through a panel while it
+// fetches the next panel to the second-level cache. The other, "in turns", goes through a few steps of four panels, one
+// after the other, while it fetches the steps behind them to the first level, a line of each panel at a time: four
+// streams. More than kTurnRows rows hide the reading either way, and their sums between turns would take more room than
+// turns save. Milliseconds of 7B w4a8 with avx-vnni on Intel:
+//   rows       8     16    24    32
+//   one way    285   417   533   683
+//   in turns   205   349   511   654
 
-constexpr int64_t kFewRows = 4;     // code rows of one block
-constexpr int64_t kManyRows = 3;    // of the largest block of more
-constexpr int64_t kPartSteps = 16;  // that all rows multiply before the next
-constexpr int64_t kTurnRows = 32;   // at most
+constexpr int64_t kFewRows = 4;     // most code rows of an only block
+constexpr int64_t kManyRows = 3;    // most code rows of a block if there are several
+constexpr int64_t kPartSteps = 16;  // that all rows multiply before the next steps
+constexpr int64_t kTurnRows = 32;   // most code rows that go in turns
 constexpr int64_t kTurnPanels = 4;
-constexpr int64_t kTurnLines = 32;  // of a panel in its turn; with those of the next turn half of L1
-constexpr int64_t kFewSteps = 6;    // of matrices that lie in a cache: no turns, less to fetch
+constexpr int64_t kTurnLines = 32;  // of a panel in its turn; two turns' lines take half of L1
+constexpr int64_t kFewSteps = 6;    // matrices of so few lie in a cache: no turns, less to fetch
 constexpr int64_t kChunkBytes = kPanelOutputs * kLineBytes;  // of 64 inputs of a panel, in bytes
 
-// To the first level, how far ahead in the same outputs. (AMD Zen 3, two threads from memory, to the version before
-// this one, medians of five runs in turn: w4, one and two rows, two steps 1.04 .92, eight .94 .91, twelve 1.04 .95; w8,
-// none and four steps, one row 1.10 .87, two 1.05 .89.)
+// How far ahead lines of the same outputs are fetched to the first level: eight steps of w4, four of w8. Time over that
+// of the version before this one (AMD Zen 3, two threads from memory, medians of five runs in turn):
+//   distance   2 steps   8 steps   12 steps           distance   none   4 steps
+//   w4 1 row   1.04      0.94      1.04               w8 1 row   1.10   0.87
+//      2 rows  0.92      0.91      0.95                  2 rows  1.05   0.89
 constexpr int64_t kNibblesAhead = 4 * kTwoStepsBytesW4, kBytesAhead = 8 * kChunkBytes;
 
-// And twice as far to the second level, once more: a line of the next panel that was fetched there a panel ago may have
-// been late or lost. (AMD Zen 4, two threads from memory, five runs in turn, 1 and 2 rows: 7B w4a8 .88 .97, 1B w8a8
-// .82 .78, 4 rows .97 .91. Half of that distance or three quarters: as good; more of such chances: no better.)
+// Lines are fetched once more, to the second level, at twice that distance: the fetch a panel ago may have been late or
+// lost. Time over that without it (AMD Zen 4, two threads from memory, five runs in turn): 7B w4a8 0.88, 0.97 and 0.97
+// with 1, 2 and 4 rows, 1B w8a8 0.82, 0.78 and 0.91. Half of the distance, or three quarters, is as good; fetching them
+// still more often is no better.
 template <bool kW4>
 constexpr int64_t kLater = 2 * (kW4 ? kNibblesAhead : kBytesAhead);
 
-// Inlined whatever else: GCC 12 drops calls of functions that only prefetch.
+// Always inlined: GCC 12 drops calls of functions that only prefetch.
 [[gnu::always_inline]] inline void Fetch(const uint8_t* line) {
   _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
 }
@@ -72,12 +79,12 @@ struct Sums {
       for (int o = 0; o < kOutputs; ++o) _mm256_store_si256(to + r * kPanelOutputs + o, at[r][o]);
     }
   }
-  // 32 inputs of a row and an output.
+  // Adds the products of 32 inputs of a row and an output.
   [[gnu::always_inline]] void Add(int r, int o, __m256i weights, const RowCodes& codes) {
     at[r][o] = AddProducts(at[r][o], weights, codes);
     asm("" : "+x"(at[r][o]));  // else GCC 12 adds the products of a step up first, on the stack
   }
-  // to[r][16], kOutputs of each, or added to what is there.
+  // Stores kOutputs sums of each row to to[r][16], or adds them to what is there.
   [[gnu::always_inline]] void Store(int32_t* to, bool add) const {
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
@@ -95,7 +102,7 @@ struct Sums {
   }
 };
 
-// Both halves of the lane hold the table of the output's weights in that half of the step.
+// The table of an output's weights in one half of a step, in both halves of the register.
 inline __m256i Entries(const uint8_t* dictionary, const uint8_t* tables, int64_t output, int64_t half) {
   const int64_t table = tables[output * 2 + half];
   const auto* entries = reinterpret_cast<const __m128i*>(dictionary + table * kTableEntries);
@@ -113,28 +120,29 @@ struct Part {
   const uint8_t* dictionary = nullptr;  // of w4
   const int8_t* codes = nullptr;        // [chunks][rows][kCodeBytes]
   int64_t chunks = 0;                   // of 64 inputs, even
-  const uint8_t* ahead = nullptr;       // lines of the next panel to fetch; in turns, of the first panel's next turn
-  int64_t later = 0;                    // how far ahead lines are fetched once more; 0: they lie in a cache
+  const uint8_t* ahead = nullptr;       // lines to fetch: of the next panel, or of the first panel's next turn
+  int64_t later = 0;                    // distance of fetching lines once more; 0: they lie in a cache
   int32_t* sums = nullptr;              // [rows][16]
   bool add = false;                     // to `sums`, or in turns to `lanes`
-  // In turns only: which panel this is, bytes from one to the next, sums so far, and whether they are complete then.
+  // In turns only: the panel's number, bytes from panel to panel, the sums so far, and whether this part completes
+  // them.
   int64_t turn = 0, between = 0;
   __m256i* lanes = nullptr;  // [rows][16]
   bool last = false;
 };
 
-// What is fetched beside products: nothing, the next panel's lines where these were expanded from half as many, its
-// lines, or besides this panel's of some steps later. In turns: nothing, half as many lines as products take, or as
-// many.
+// What is fetched beside products: kNothing; kNibbles, lines of the next panel, half as many as the expanded weights
+// take; kBytes, as many lines of the next panel; kBytesToL1, also lines of this panel some steps later. In turns:
+// nothing, half as many lines as the products read, or as many.
 enum class Ahead : uint8_t { kNothing, kNibbles, kBytes, kBytesToL1, kNothingInTurns, kNibblesInTurns, kInTurns };
 constexpr bool IsInTurns(Ahead fetch) { return fetch >= Ahead::kNothingInTurns; }
 
-// In turns, the lines that a tile fetches at a time, one of each of so many panels.
+// In turns: how many lines a tile fetches at a time, each from another panel.
 template <Ahead kFetch, int kOutputs>
 constexpr int kTurnWidth = kFetch == Ahead::kInTurns          ? kOutputs
                            : kFetch == Ahead::kNibblesInTurns ? kOutputs / 2
                                                               : 0;
-// The first of `count` times as many.
+// Where a tile begins to fetch `count` times that many lines.
 template <Ahead kFetch, int kOutputs>
 [[gnu::always_inline]] inline const uint8_t* AheadInTurns(const Part& part, int64_t first, int64_t count) {
   constexpr int64_t kWidth = kTurnWidth<kFetch, kOutputs> > 0 ? kTurnWidth<kFetch, kOutputs> : 1;
@@ -160,7 +168,8 @@ template <Ahead kFetch, int kRows, int kOutputs>
   }
 }
 
-// 32 inputs of a tile. Where a row's codes are one register each weight is loaded once, else each row's codes.
+// Adds the products of 32 inputs of a tile. If a row's codes are one register, each weight is loaded once, otherwise
+// the codes of each row are.
 template <int kRows, int kOutputs>
 [[gnu::always_inline]] inline void AddInputs(Sums<kRows, kOutputs>& sums, const uint8_t* weights, const int8_t* codes) {
   if constexpr (kWeightsOnce) {
@@ -183,7 +192,7 @@ template <int kRows, int kOutputs>
   }
 }
 
-// Some outputs of a part.
+// Adds the products of some outputs of a part, with weights as bytes.
 template <int kRows, int kOutputs, Ahead kFetch>
 [[gnu::always_inline]] inline void SumBytes(const Part& part, int64_t first) {
   constexpr bool kInTurns = IsInTurns(kFetch);
@@ -218,8 +227,8 @@ template <int kRows, int kOutputs, Ahead kFetch>
   End<kFetch>(part, first, sums);
 }
 
-// Beside a step of nibbles. The distance from step to step alternates, which a core's own prefetcher does not follow,
-// hence those to the first level. (One row 147 -> 137 ms of a 7B pass, Intel, 36 GB/s.)
+// Fetches lines beside a step of nibbles. The distance from step to step alternates, which a core's own prefetcher does
+// not follow; hence the fetches to the first level. (A pass of 7B with one row: 147 -> 137 ms, Intel, 36 GB/s.)
 template <int kOutputs, Ahead kFetch>
 [[gnu::always_inline]] inline void FetchBeside(const Part& part, const uint8_t* ahead, const uint8_t* lines,
                                                const uint8_t* tables) {
@@ -235,7 +244,8 @@ template <int kOutputs, Ahead kFetch>
   if (kFetch != Ahead::kInTurns) FetchToL1(tables + kNibblesAhead);
 }
 
-// The same with w4 as it lies: a table serves two products each of two outputs, and so does what is loaded of a row.
+// The same as SumBytes with w4 as it lies. A table serves two products of each of two outputs, and so do a row's codes
+// once they are loaded.
 template <int kRows, int kOutputs, Ahead kFetch>
 [[gnu::always_inline]] inline void SumNibbles(const Part& part, int64_t first) {
   constexpr bool kInTurns = kFetch == Ahead::kInTurns;
@@ -249,7 +259,7 @@ template <int kRows, int kOutputs, Ahead kFetch>
   for (int64_t left = part.chunks; left > 0; left -= 2) {
     FetchBeside<kOutputs, kFetch>(part, ahead, lines, tables);
 #pragma GCC unroll 4
-    for (int64_t k = 0; k < kOutputs; ++k) {  // half a step of two outputs
+    for (int64_t k = 0; k < kOutputs; ++k) {  // each k: half a step of two outputs
       const int64_t half = k / (kOutputs / 2), pair = k % (kOutputs / 2) * 2;
       const __m256i entries = Entries(part.dictionary, tables, pair, half);  // both outputs'
       __m256i weights[2][2];
@@ -275,15 +285,15 @@ template <int kRows, int kOutputs, Ahead kFetch>
     to_lines = kTwoStepsBytesW4 - to_lines;
     to_tables = kTwoStepsBytesW4 - to_tables;
     ahead += (kInTurns ? 1 : kOutputs) * kLineBytes;
-    // Else GCC 12 computes most addresses of a step anew: w4 from L2 on AMD Zen 4, cycles for 32 weights and a row, one
-    // row 2.22 -> 2.14, four 1.72 -> 1.67.
+    // Without this GCC 12 computes most addresses of a step anew. Cycles for 32 weights of w4 and a row (AMD Zen 4,
+    // from L2): 2.22 -> 2.14 with one row, 1.72 -> 1.67 with four.
     asm("" : "+r"(lines), "+r"(tables), "+r"(ahead), "+r"(codes));
   }
   End<kFetch>(part, first, sums);
 }
 
-// All 16 outputs in one function: matrices of 256 inputs, from L2 on AMD Zen 3, 1 to 4 rows 10 to 20 % faster than by a
-// call for each tile.
+// All 16 outputs in one function: with 1 to 4 rows, matrices of 256 inputs are 10 to 20 % faster than with a call for
+// each tile (AMD Zen 3, from L2).
 template <int kRows, int kOutputs, Ahead kFetch>
 [[gnu::noinline]] void PanelByBytes(const Part& part) {
   for (int64_t o = 0; o < kPanelOutputs; o += kOutputs) SumBytes<kRows, kOutputs, kFetch>(part, o);
@@ -293,8 +303,8 @@ template <int kRows, int kOutputs, Ahead kFetch>
   for (int64_t o = 0; o < kPanelOutputs; o += kOutputs) SumNibbles<kRows, kOutputs, kFetch>(part, o);
 }
 
-// `steps` steps of a w4 panel from step `first` on to bytes of weight + 128, [2 steps][16][64]. Two outputs have one
-// table.
+// Expands `steps` steps of a w4 panel, from step `first` on, to bytes of weight + 128, [2 steps][16][64]. Two outputs
+// share a table.
 [[gnu::noinline]] void Expand(const PackedMatmulArgs& args, const uint8_t* panel, int64_t first, int64_t steps,
                               uint8_t* to) {
   for (int64_t s = first; s < first + steps; ++s, to += 2 * kChunkBytes) {
@@ -313,7 +323,7 @@ template <int kRows, int kOutputs, Ahead kFetch>
 
 using PanelFunction = void (*)(const Part& part);
 
-// For a block of 1 .. 4 rows.
+// The function for a block of 1 .. 4 rows.
 template <Ahead kFetch>
 PanelFunction ByBytes(int64_t rows) {
   static constexpr PanelFunction kFunctions[] = {PanelByBytes<1, 4, kFetch>, PanelByBytes<2, 4, kFetch>,
@@ -327,7 +337,7 @@ PanelFunction ByNibbles(int64_t rows) {
   return kFunctions[rows - 1];
 }
 
-// next: of the next panel, the lines that are fetched beside the first block's products.
+// next: the lines of the next panel that are fetched beside the first block's products.
 template <bool kW4>
 void MultiplyPanel(const PackedMatmulArgs& args, const uint8_t* panel, const uint8_t* next, int32_t* sums) {
   alignas(64) uint8_t expanded[kW4 ? 2 * kPartSteps * kChunkBytes : kLineBytes];
@@ -357,7 +367,7 @@ void MultiplyPanel(const PackedMatmulArgs& args, const uint8_t* panel, const uin
   }
 }
 
-// Four panels. next: the four after them.
+// Multiplies four panels in turns. next: the four panels after them.
 template <bool kW4>
 void MultiplyInTurns(const PackedMatmulArgs& args, const uint8_t* panels, const uint8_t* next,
                      int32_t (*sums)[kTurnRows * kPanelOutputs]) {
@@ -398,7 +408,7 @@ void MultiplyInTurns(const PackedMatmulArgs& args, const uint8_t* panels, const 
   }
 }
 
-// As many panels as are fours. Returns the first that is left.
+// Multiplies panels by fours, in turns. Returns the first panel that is left over.
 template <bool kW4>
 int64_t MultiplyFours(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
   alignas(32) int32_t sums[kTurnPanels][kTurnRows * kPanelOutputs];
@@ -415,7 +425,7 @@ int64_t MultiplyFours(const PackedMatmulArgs& args, int64_t panel_begin, int64_t
 template <bool kW4>
 void Multiply(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end) {
   alignas(32) int32_t sums[kMaxCodeRows * kPanelOutputs];
-  // Of the next panel, the first lines, as many as are left over by those that are fetched beside products.
+  // The first lines of the next panel are fetched here: those that are not fetched beside products.
   const int64_t first = args.panel_bytes - kPanelOutputs * args.steps * kLineBytes * (kW4 ? 1 : 2);
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     const uint8_t* panel = args.panels + p * args.panel_bytes;

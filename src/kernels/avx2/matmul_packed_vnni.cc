@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Low-bit weights by activation codes with AVX-VNNI: vpdpbusd adds four products of unsigned by signed bytes to a sum
-// of 32 bits. Weights go in with their bias of 128, so sums are too large by 128 times the sum of a row's codes, and on
-// the way they may leave 32 bits, which does no harm.
+// Low-bit weights by activation codes with AVX-VNNI: vpdpbusd adds four products of unsigned and signed bytes to a sum
+// of 32 bits. Weights are multiplied with their bias of 128, so sums are too large by 128 times the sum of a row's
+// codes. On the way sums may exceed 32 bits and wrap, which does no harm.
 #include <immintrin.h>
 
 #include <cstdint>

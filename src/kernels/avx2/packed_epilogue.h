@@ -18,7 +18,8 @@ inline __m256 AddPlanes(__m256i high, __m256i low) {
   return _mm256_insertf128_ps(_mm256_castps128_ps256(first), second, 1);
 }
 
-// Some of eight outputs. (Not vmaskmovps: AMD before Zen 4 stores by it in microcode, once in 12 cycles or more.)
+// Loads or stores only some of eight outputs. (Not by vmaskmovps: AMD before Zen 4 stores by it in microcode, once in
+// 12 cycles or more.)
 inline __m256 LoadSome(const float* from, int64_t count) {
   if (count == 8) return _mm256_loadu_ps(from);
   alignas(32) float copy[8] = {};

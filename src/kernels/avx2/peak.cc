@@ -37,7 +37,8 @@ struct F32 {
   static void Add(__m256i& sum, __m256i ones) { __asm__("vfmadd231ps %1, %1, %0" : "+x"(sum) : "x"(ones)); }
   static __m256i Count(__m256i sum) { return _mm256_cvtps_epi32(_mm256_castsi256_ps(sum)); }
 };
-// The shortest exact form, for |a| <= 127: two products fit 16 bits. 32 products for two multiplies and an addition.
+// Products of bytes in the shortest exact form, for |a| <= 127: two products fit 16 bits. 32 products take two
+// multiplications and an addition.
 struct Bytes {
   static constexpr int64_t kProducts = 32;
   static __m256i Ones() { return _mm256_set1_epi8(1); }
@@ -49,7 +50,7 @@ struct Bytes {
   }
   static __m256i Count(__m256i sum) { return sum; }
 };
-// On codes widened to 16 bits: no sign to take care of, 16 products for a multiply and an addition.
+// Codes widened to 16 bits: there is no sign to take care of. 16 products take a multiplication and an addition.
 struct Words {
   static constexpr int64_t kProducts = 16;
   static __m256i Ones() { return _mm256_set1_epi16(1); }
@@ -60,7 +61,7 @@ struct Words {
   static __m256i Count(__m256i sum) { return sum; }
 };
 
-// AVX-VNNI's one instruction for the same, for processors that have it.
+// Processors with AVX-VNNI have one instruction for the products of bytes.
 struct Vnni {
   static constexpr int64_t kProducts = 32;
   static __m256i Ones() { return _mm256_set1_epi8(1); }
@@ -77,7 +78,7 @@ int64_t Total(__m256i sum) {
   return total;
 }
 
-// Latency 5 on two ports wants 10 sums. Variables, because GCC 12 stores an array in every round.
+// Ten sums keep two ports of latency 5 busy. They are variables, because GCC 12 stores an array in every round.
 template <typename Type>
 PeakResult Multiply(int64_t rounds) {
   const __m256i ones = Type::Ones();

@@ -11,12 +11,12 @@ namespace {
 
 #include "kernels/avx2/quantize_inl.h"
 
-// 0x80, or 0x7f where a code is negative.
+// The bytes of RowBlock's signs: 0x80, or 0x7f where a code is negative.
 inline __m256i Signs(__m256i codes) {
   return _mm256_xor_si256(_mm256_cmpgt_epi8(_mm256_setzero_si256(), codes), _mm256_set1_epi8(-128));
 }
 
-// The negative codes.
+// Adds the negative codes of a line.
 inline Sums AddLine(Sums sums, const Line& line) {
   const __m256i zero = _mm256_setzero_si256();
   return AddCodes(sums, _mm256_min_epi8(line.half[0], zero), _mm256_min_epi8(line.half[1], zero));

@@ -13,7 +13,7 @@ namespace {
 
 inline Sums AddLine(Sums sums, const Line& line) { return AddCodes(sums, line.half[0], line.half[1]); }
 inline uint32_t Excess(Sums sums) { return 128U * Total(sums); }
-// Quads too, as all targets but avx2 can.
+// Stores lines, or quads, as all targets but avx2 can.
 inline void StoreLine(const QuantizeArgs& args, int8_t* to, const Line& line) {
   if (args.quad_stride == 4) return StoreHalves(to, line.half[0], line.half[1]);
   alignas(32) int32_t quads[16];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The AMX kernels with tiles in software: the rest of them, vector code included, where there is AVX-512 but no AMX.
+// The AMX kernels with tiles in software and the vector code that amx has, for machines with AVX-512 but without AMX.
 #include <immintrin.h>
 
 #include <cstdint>

@@ -5,7 +5,8 @@
 constexpr int64_t kTileColumns = 8;  // by two registers of positions or dimensions: 16 of 32 hold sums
 constexpr int32_t kMaxBlocksAtOnce = 4;
 constexpr int64_t HalvesAtOnce(int64_t) { return 2; }
-// At least four chains: a two-way dot product takes six cycles and one can start in each (AMD Zen 4).
+// Blocks at once for at least four chains: a two-way dot product takes six cycles, and one can start in each (AMD Zen
+// 4).
 constexpr int32_t BlocksAtOnce(int64_t columns) { return columns == 1 ? 4 : columns == 2 ? 2 : 1; }
 constexpr int64_t ChunksAtOnce(int64_t columns) { return columns <= 2 ? 8 : columns <= 4 ? 4 : 2; }
 
@@ -43,7 +44,7 @@ inline void Rearrange(uint16_t* words, const uint8_t* sources) {
   _mm512_storeu_si512(words, _mm512_maskz_permutexvar_epi16(there, from, _mm512_loadu_si512(words)));
 }
 
-// A step of a chain: sums += a * b over kDims dimensions, or over kPositions positions.
+// One step of a chain: sums += a * b over kDims dimensions (scores), or over kPositions positions (outputs).
 template <FloatType kType>
 struct Steps {
   using Wide = Lanes;
@@ -58,7 +59,7 @@ struct Steps {
   }
   static Lanes MulAdd(Wide a, Wide b, Lanes sums) { return Fma(a, b, sums); }
 };
-// 32 weights as ValueTile takes them; returns sums + these, as rounded.
+// Stores 32 weights as ValueTile takes them. Returns sums plus the weights as they were rounded.
 template <FloatType kType>
 inline Lanes StoreWeights(uint32_t* to, Lanes low, Lanes high, Lanes sums) {
   Store(reinterpret_cast<float*>(to), low);

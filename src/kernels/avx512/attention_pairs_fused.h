@@ -3,7 +3,7 @@
 // vdpbf16ps every other cycle and two fused multiply-adds in each (CpuFeatures::slow_bf16_dots). Included inside an
 // unnamed namespace, after avx512/attention_lanes.h.
 //
-// What lanes multiply by lies as f32. Denormals are not flushed, which shows only in an output below 1e-37.
+// What all lanes multiply by lies as f32. Denormals are not flushed, which shows only in an output below 1e-37.
 
 template <>
 struct Steps<FloatType::kBF16> {

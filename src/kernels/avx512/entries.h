@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of this folder define for its tables (table.cc) and for those of amx, which is avx512 but for tiles.
+// What the files of this folder define for its own tables (table.cc) and for amx's, which differ from avx512's by the
+// use of tiles.
 #pragma once
 
 #include "kernels/kernel_table.h"

@@ -28,18 +28,19 @@ inline __m512 Widen(__m256i halves) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-// Weights as they lie have not been measured here: shifts and masks of bf16 share the ports of multiplications.
+// Weights are always widened first. Using them as they lie was not measured here: the shifts and masks of bf16 would
+// share the ports of multiplications.
 template <FloatType>
 constexpr bool kWidens = true;
 
-// The weight at p, to all lanes.
+// Broadcasts the weight at p to all lanes.
 template <FloatType kType>
 inline V BroadcastOne(const uint8_t* p) {
   static_assert(kType == FloatType::kF32);
   return _mm512_set1_ps(*reinterpret_cast<const float*>(p));
 }
 
-// The weight at p and the next.
+// Broadcasts the weight at p and the next one.
 template <FloatType kType>
 inline void BroadcastPair(const uint8_t* p, V* weights) {
   weights[0] = BroadcastOne<kType>(p);
@@ -62,8 +63,9 @@ inline void WidenRow(const uint8_t* from, int64_t count, float* to) {
 
 inline __m128i Load128(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 
-// 16 bytes of slices k and k + 4 of both outputs, for k = 0 .. 3; then a 4 x 4 transpose of dwords inside each 128
-// bits: dword j of slices 0-3, 4-7 of the first output, 0-3, 4-7 of the second.
+// Loads 16 bytes of slices k and k + 4 of both outputs, for k = 0 .. 3, and transposes 4 x 4 dwords inside each 128
+// bits. Then dwords[j] holds dword j of slices 0-3 and 4-7 of the first output, and of slices 0-3 and 4-7 of the
+// second.
 inline void GatherDwords(const uint8_t* const* streams, int64_t stride, __m512i* dwords) {
   __m512i rows[4];
 #pragma GCC unroll 16
@@ -109,7 +111,7 @@ inline void Expand(const uint8_t* const* streams, int64_t stride, V* weights) {
   }
 }
 
-// ((0+1)+(2+3))+((4+5)+(6+7)) of both outputs.
+// Adds the eight slices of both outputs up: ((0+1)+(2+3))+((4+5)+(6+7)).
 inline void SumSlices(V sums, float* total) {
   const __m256 pairs = _mm256_hadd_ps(_mm512_castps512_ps256(sums), _mm512_extractf32x8_ps(sums, 1));
   const __m256 quads = _mm256_hadd_ps(pairs, pairs);
@@ -118,7 +120,7 @@ inline void SumSlices(V sums, float* total) {
   total[1] = _mm_cvtss_f32(_mm_movehdup_ps(both));
 }
 
-// 16 x 16: 4 x 4 blocks inside each 128 bits, then the blocks.
+// Transposes 16 x 16: first 4 x 4 blocks inside each 128 bits, then the blocks.
 inline void Transpose(V* m) {
   V a[16], b[16];
 #pragma GCC unroll 16

@@ -12,26 +12,31 @@
 namespace hydrant::kernels {
 namespace {
 
-// What a block of rows fetches while it goes through a panel. If it is the only one, lines 8, 16 and 32 KB ahead from
-// memory to L2, because one prefetch alone is now and then late or lost (7B, w4a8, 1 row: 16 KB alone 93 ms, all three
-// 87; 8 rows 133, 130), and for few rows 64 KB ahead too (products alone, w4a8, 1 row at 50 GB/s: 7 % faster, 6 rows
-// equal), and 4 KB ahead to L1, not to stay there: a line is used once, inputs with every panel (7B, w8a8, 4 and 8 rows
-// at 57 GB/s: 134 154 ms where it is to stay, 120 136 so). Several blocks fetch a part of the next panel each, n lines
-// per 8 of their own, so that memory works all the time; octets, which are read again, also 2 KB ahead to L1 (7B, w4a8,
-// 11, 12, 16 rows: 184 195 253 ms, so 181 190 251), quads not (w8a8, 16 rows: the whole stream by the first block 333
-// to 342 ms, parts 283 to 329, parts with lines to L1 315 to 320; in another hour parts 254, with lines 284).
-//   0: nothing of the next panel; kWholeStream; else n = 4, 2 or 1.
+// What a block of rows fetches while it goes through a panel: 0, nothing of the next panel; kWholeStream; or n = 4, 2
+// or 1 lines of the next panel per 8 of this one.
+//
+// kWholeStream is for an only block. It fetches lines 8, 16 and 32 KB ahead from memory to L2, since a single prefetch
+// is now and then late or lost (7B w4a8: 93 ms with 16 KB alone and 87 ms with all three for 1 row; 133 and 130 ms for
+// 8 rows). For few rows it also fetches 64 KB ahead (products alone, w4a8 at 50 GB/s: 7 % faster with 1 row, the same
+// with 6 rows). It fetches 4 KB ahead to L1, but not to stay there: a line is used once, the inputs with every panel
+// (7B w8a8 at 57 GB/s: 134 -> 120 ms with 4 rows, 154 -> 136 ms with 8).
+//
+// Several blocks fetch a part of the next panel each, so that memory works all the time. With octets, which each block
+// reads again, they fetch 2 KB ahead to L1 as well (7B w4a8: 184 -> 181 ms with 11 rows, 195 -> 190 with 12, 253 -> 251
+// with 16). With quads they do not (w8a8, 16 rows: 283 to 329 ms by parts, 315 to 320 with lines to L1 as well, and 333
+// to 342 where the first block fetches the whole stream; in another hour 254 by parts, and 284 with lines to L1).
 constexpr int kWholeStream = 8;
 
-// Or in turns (CpuFeatures::reads_in_turns): the only block goes through some steps of four panels one after the other
-// and fetches those behind them to L1, a line of each panel at a time.
+// The other way, "in turns" (CpuFeatures::reads_in_turns): the only block goes through some steps of four panels, one
+// panel after the other. Meanwhile it fetches the steps behind them to L1, a line of each panel at a time.
 constexpr int kInTurns = 16;
 constexpr int kTurnPanels = 4;
-constexpr int64_t kTurnBytes = 4096;  // of a panel; with those of the next turn less than L1
+constexpr int64_t kTurnBytes = 4096;  // of a panel in its turn; two turns of four panels fit L1
 
-// Matrices of few inputs come from L2 or L3 in order. Quads are fetched best by hardware then (15 MB on two cores, 1
-// row: .31 of the multiply peak, with prefetches of ours .21; 4 rows .84, .66), octets are not (.18, .28; 8 rows .66,
-// .76).
+// Most steps of matrices with few inputs, which come in order from L2 or L3. Quads are then fetched best by hardware,
+// octets by these prefetches. Share of the multiply peak, by hardware and with prefetches (15 MB, two cores):
+//   quads    1 row   0.31, 0.21      4 rows   0.84, 0.66
+//   octets   1 row   0.18, 0.28      8 rows   0.66, 0.76
 constexpr int64_t kFewSteps = 6;
 
 #include "kernels/avx512/octet_tiles.h"
@@ -40,8 +45,8 @@ constexpr int64_t kFewSteps = 6;
 
 constexpr int64_t kMaxBlockRows = 10;
 
-// A panel's outputs are a line of each row, far apart, and its row scales another. Those of a block's rows come while
-// its products are computed: the lines of 64 rows at once wait for each other.
+// Fetches the row scales of a panel and its outputs, a line of each row that is far from the next row's. The lines of
+// one block's rows come while its products are computed: the lines of 64 rows at once would wait for each other.
 [[gnu::always_inline]] inline void FetchOutputs(const PackedMatmulArgs& args, int64_t panel, const RowBlock& block) {
   const int planes = args.two_planes ? 1 : 0;  // as a power of two
   const int64_t first = panel * kPanelOutputs;
@@ -51,7 +56,7 @@ constexpr int64_t kMaxBlockRows = 10;
   }
 }
 
-// The next piece of a PrefetchList, or where there is none, what is in L2 already.
+// The next piece of a PrefetchList. Without one, a line that is in L2 already.
 [[gnu::always_inline]] inline const uint8_t* TakePiece(const PackedMatmulArgs& args, const uint8_t* panel) {
   PrefetchList* later = args.later;
   if (later == nullptr || later->count == 0) return panel;
@@ -63,8 +68,8 @@ constexpr int64_t kMaxBlockRows = 10;
   return *later->pieces++;
 }
 
-// A panel by a block of rows. ahead: lines of the next panel. later: as TakePiece gives it. sums: [rows of the
-// block][16].
+// Multiplies a panel by a block of rows. ahead: lines of the next panel. later: what TakePiece gives. sums: [rows of
+// the block][16].
 using TileFunction = void (*)(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* codes,
                               const uint8_t* ahead, const uint8_t* later, int32_t* sums);
 
@@ -81,13 +86,14 @@ void SumTile(const PackedMatmulArgs& args, const uint8_t* panel, const int8_t* c
   }
 }
 
-// Panels by the only block of rows: quads' sums become outputs without passing through memory. (The embedded model's
-// products in w8a8, alone, two threads, 2, 3 and 4 rows: by tiles 108 132 157 us, so 97 120 150.)
+// Multiplies panels by the only block of rows. The sums of quads become outputs without passing through memory. (The
+// embedded model's products alone, w8a8, two threads, in place of a tile function and FinishPanel: 108 -> 97 us with 2
+// rows, 132 -> 120 us with 3, 157 -> 150 us with 4.)
 using PanelsFunction = void (*)(const PackedMatmulArgs& args, int64_t panel_begin, int64_t panel_end);
 
 template <bool kOctets, int kRows, int kFetch>
 void FinishPanels(const PackedMatmulArgs& call, int64_t panel_begin, int64_t panel_end) {
-  const PackedMatmulArgs args = call;  // its own, for the compiler: no store to an output changes it
+  const PackedMatmulArgs args = call;  // a copy, so that the compiler knows that no store to an output changes it
   const RowBlock block = args.blocks[0];
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     if (args.steps > kFewSteps) FetchOutputs(args, p, block);
@@ -110,7 +116,7 @@ void FinishPanels(const PackedMatmulArgs& call, int64_t panel_begin, int64_t pan
   }
 }
 
-// Steps `step` on of a panel in its turn, added to its sums. ahead: of the first panel's next turn.
+// Adds `steps` steps of a panel, from step `step` on, to its sums. ahead: lines of the first panel's next turn.
 template <bool kOctets, int kRows>
 [[gnu::always_inline]] inline void TakeTurn(const PackedMatmulArgs& args, const uint8_t* panel, int64_t step,
                                             int64_t steps, const uint8_t* ahead, __m512i* sums) {
@@ -126,7 +132,7 @@ template <bool kOctets, int kRows>
   }
 }
 
-// FinishPanels by fours, in turns; what is left goes as there.
+// FinishPanels for four panels at a time, in turns. Panels that are left over go through FinishPanels.
 template <bool kOctets, int kRows>
 void FinishPanelsInTurns(const PackedMatmulArgs& call, int64_t panel_begin, int64_t panel_end) {
   constexpr int64_t kStepBytes = kOctets ? kOctetStepBytes : kQuadStepBytes, kTurnSteps = kTurnBytes / kStepBytes;
@@ -167,7 +173,7 @@ PanelsFunction InTurnsFor(int64_t rows) {
   return kFunctions[rows - 1];
 }
 
-// Both for each number of rows.
+// Both functions for one number of rows.
 struct RowsFunctions {
   TileFunction tile;
   PanelsFunction panels;
@@ -203,7 +209,7 @@ RowsFunctions FunctionsFor(int64_t fetch, int64_t rows) {
 
 struct Pass {
   RowsFunctions functions;
-  int64_t ahead;  // where in the next panel
+  int64_t ahead;  // where in the next panel its fetches begin
 };
 
 void PlanPasses(const PackedMatmulArgs& args, Pass* passes) {

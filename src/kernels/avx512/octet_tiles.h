@@ -2,25 +2,34 @@
 // Register tiles of octets (packed.h) with AVX-512 VNNI and VBMI: the sums of a panel's 16 outputs by up to 10 code
 // rows over all steps, one asm block. Included by avx512/matmul_packed.cc inside its unnamed namespace.
 //
-// A vector of weights is 8 outputs x 8 inputs, so that eight inputs of a row, a broadcast that costs no vector port,
-// meet all outputs at once, and only two lanes are left to add up at the end. A line is two such vectors, in its lower
-// and its upper nibbles, and 128 bits of it are two outputs, which share a table: vpshufb looks all of it up at once.
-// On Zen 4 vpshufb, vpandd and shifts find ports beside products; vpermi2b, vpternlog and broadcasts of 16 bytes, which
-// outputs with tables of their own or longer lanes would need, do not, and two unpacked lines of 4 outputs x 16 inputs
-// are twice as many instructions for those ports (share of the multiply peak from L2, 3, 4, 5, 6, 8 rows .75 .85 .93
-// .97 .985, so .88 .95 .98 .98 .99; beside a busy neighbour 4, 6, 8 rows .74 .88 .89, so .89 .94 .95).
+// A vector of weights is 8 outputs x 8 inputs. So eight inputs of a row, broadcast without using a vector port, meet
+// all eight outputs at once, and only two lanes of an output are left to add up at the end. A line is two such vectors,
+// one in its lower and one in its upper nibbles. 128 bits of it are two outputs that share a table, so one vpshufb
+// looks up the whole line. On Zen 4 vpshufb, vpandd and shifts find ports beside products. vpermi2b, vpternlog and
+// broadcasts of 16 bytes, which outputs with tables of their own or longer lanes would need, do not. Share of the
+// multiply peak against unpacked lines of 4 outputs x 16 inputs, which take twice as many instructions for those ports:
+//   rows                         3      4      5      6      8
+//   from L2, 4 x 16              0.75   0.85   0.93   0.97   0.985
+//   from L2, 8 x 8               0.88   0.95   0.98   0.98   0.99
+//   busy neighbour, 4 x 16              0.74          0.88   0.89
+//   busy neighbour, 8 x 8               0.89          0.94   0.95
 //
-// The next eight inputs' weights are looked up between the products of these, the next group's tables put together
-// during this one.
+// The weights of the next eight inputs are looked up between the products of the eight before. The tables of the next
+// group are put together during the group before.
 //
-// Registers: sums 0-7 of outputs 0-7 and 8-15 of outputs 8-15, of rows 8 and 9 16, 17 and 18, 19; tables of outputs 0-7
-// and 8-15 20, 21 and 22, 23, of even and of odd groups; weights 24-27; inputs 30; bytes of 15 in 31. A block is text
-// that the preprocessor puts together; conditions on %c[...] are settled by the assembler for each instance of the
-// template.
+// Registers:
+//   sums of rows 0 .. 7         0-7 (outputs 0-7) and 8-15 (outputs 8-15)
+//   sums of rows 8 and 9        16, 17 (outputs 0-7) and 18, 19 (outputs 8-15)
+//   tables of even groups       20 (outputs 0-7), 21 (outputs 8-15)
+//   tables of odd groups        22 (outputs 0-7), 23 (outputs 8-15)
+//   weights 24-27, inputs 30, bytes of 15 in 31
+// A block is text that the preprocessor puts together. The assembler settles conditions on %c[...] for each instance of
+// the template.
 
 constexpr int64_t kTablesOfStep = 2 * kPanelPairs, kOctetStepBytes = 1024;
 
-// Where in two vectors of sums, of outputs 0 0 1 1 .. 7 7 and 8 8 .. 15 15, an output's two are.
+// Each output has two sums, in two vectors whose lanes belong to outputs 0 0 1 1 .. 7 7 and 8 8 .. 15 15. Here is
+// where.
 struct OctetSums {
   int32_t first[16] = {}, second[16] = {};
 
@@ -39,7 +48,7 @@ alignas(64) constexpr OctetSums kOctetSums;
 #define ZERO(a) "vpxord " Z(a) ", " Z(a) ", " Z(a) "\n\t"
 #define DOT(a, w, x) "vpdpbusd " Z(x) ", " Z(w) ", " Z(a) "\n\t"
 
-// The tables of the four pairs of outputs whose numbers begin at `place`, side by side in t.
+// Puts the tables of four pairs of outputs, whose numbers begin at `place`, side by side in t.
 #define TABLE_OFFSET(place) "movzbl " place "(%[tables]), %%eax\n\tshl $4, %%eax\n\t"
 #define INSERT_TABLE(t, place, p)                                                 \
   TABLE_OFFSET(#place "+" #p)                                                     \
@@ -48,7 +57,7 @@ alignas(64) constexpr OctetSums kOctetSums;
   TABLE_OFFSET(#place) "vmovdqa64 (%[dictionary], %%rax), %%xmm" #t "\n\t"         \
   INSERT_TABLE(t, place, 1) INSERT_TABLE(t, place, 2) INSERT_TABLE(t, place, 3)
 
-// w = weights + 128: the upper or lower codes of a line looked up in the tables in t.
+// w = weights + 128: looks the upper or lower codes of a line up in the tables in t.
 #define LOOK_UP(upper, line, w, t)                                                \
   ".if " #upper "\n\t"                                                            \
   "vpsrlw $4, " line ", " Z(w) "\n\t"                                             \
@@ -58,8 +67,8 @@ alignas(64) constexpr OctetSums kOctetSums;
   ".endif\n\t"                                                                    \
   "vpshufb " Z(w) ", " Z(t) ", " Z(w) "\n\t"
 
-// Inputs 8 i .. 8 i + 7 of group g and row r. Up to four rows have two sums for each half, those of odd i in few_a and
-// few_b: a product takes 4 cycles and one begins every cycle.
+// Multiplies inputs 8 i .. 8 i + 7 of group g and row r. With up to four rows each half has two sums, few_a and few_b
+// for odd i: a product takes 4 cycles, and one can begin in every cycle.
 #define ROW(g, i, r, w, v, few_a, few_b, many_a, many_b)                          \
   ".if %c[rows] > " #r "\n\t"                                                     \
   "vpbroadcastq 64*(%c[rows]*" #g "+" #r ")+8*(" #i ")(%[act]), " Z(30) "\n\t"    \
@@ -109,8 +118,9 @@ alignas(64) constexpr OctetSums kOctetSums;
   ".endif\n\t"                                                                    \
   ".endif\n\t"
 
-// Sixteen inputs, from 16 u on, of group g, whose tables are a and b and whose lines lie at `at`. The first eight are in
-// (24, 25) already; those of the 16 after them, at `next_at` of `next`, in tables next_a and next_b, are at the end.
+// Multiplies sixteen inputs, from 16 u on, of group g, with tables a and b and lines at `at`. The weights of the first
+// eight inputs are in (24, 25) already. At the end (24, 25) hold those for the next UNIT, looked up from the lines at
+// `next_at` of `next` in the tables next_a and next_b.
 #define UNIT(g, u, at, a, b, next, next_at, next_a, next_b, put_tables)            \
   put_tables                                                                      \
   LOOK_UP(1, #at "(%[codes])", 26, a) LOOK_UP(1, #at "+64(%[codes])", 27, b)      \
@@ -119,19 +129,19 @@ alignas(64) constexpr OctetSums kOctetSums;
   LOOK_UP(0, #next_at "+64(%[" #next "])", 25, next_b)                            \
   ODD_ROWS(g, 2*(u)+1, 26, 27)
 
-// The first group's tables, and what the first UNIT expects.
+// Puts the first group's tables together, and looks up what the first UNIT expects.
 #define FIRST_UNIT                                                                \
   PUT_TABLES(20, 0) PUT_TABLES(21, 4)                                             \
   LOOK_UP(0, "(%[codes])", 24, 20) LOOK_UP(0, "64(%[codes])", 25, 21)
 
-// A group with tables a and b, which puts those of the next together in next_a and next_b.
+// Multiplies a group with tables a and b, and puts the next group's tables together in next_a and next_b.
 #define GROUP(g, next, next_at, a, b, next_a, next_b)                             \
   UNIT(g, 0, 512*(g), a, b, codes, 512*(g)+128, a, b, PUT_TABLES(next_a, 8*(1+(g))))       \
   UNIT(g, 1, 512*(g)+128, a, b, codes, 512*(g)+256, a, b, PUT_TABLES(next_b, 8*(1+(g))+4)) \
   UNIT(g, 2, 512*(g)+256, a, b, codes, 512*(g)+384, a, b, )                       \
   UNIT(g, 3, 512*(g)+384, a, b, next, next_at, next_a, next_b, )
 
-// Two lanes are one output.
+// Adds the two lanes of each output, and stores a row's sums.
 #define FINISH_ROW(r, a, b, few_a, few_b)                                         \
   ".if %c[rows] > " #r "\n\t"                                                     \
   ".if %c[rows] <= 4\n\t"                                                         \
@@ -151,9 +161,9 @@ alignas(64) constexpr OctetSums kOctetSums;
   "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28",         \
   "xmm29", "xmm30", "xmm31"
 
-// Some steps of a panel from step `first` on. kFetch: as kWholeStream says. later: 128 bytes a step that kPrefetchRows
-// rows and more fetch besides. The last step looks the first lines of its own up again in place of those behind it, and
-// reads 8 table numbers too many: codes.
+// Sums up some steps of a panel, from step `first` on. kFetch: see kWholeStream. later: 128 bytes a step that
+// kPrefetchRows rows and more fetch as well. There is nothing behind the last step. So it looks its own first lines up
+// again, and reads 8 bytes of codes as table numbers, without using what comes of that.
 template <int kRows, int kFetch>
 inline void SumOctets(const PackedMatmulArgs& args, const uint8_t* panel, int64_t first, int64_t steps,
                       const int8_t* activations, const uint8_t* ahead, const uint8_t* later, int32_t* sums) {

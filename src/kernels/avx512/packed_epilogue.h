@@ -12,8 +12,8 @@ inline __m512 AddPlanes(__m512i high, __m512i low) {
   return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(first)), _mm512_cvtpd_ps(second), 1);
 }
 
-// A panel's sixteen outputs of any row. What it needs of the call it keeps itself: a store to outputs may be one to the
-// call's arguments for all that a compiler knows, which then reads them again for every row.
+// Makes a panel's sixteen outputs of any row. It keeps what it needs of the call: for all that a compiler knows, a
+// store to outputs may change the call's arguments, which it would then read again for every row.
 class PanelOutputs {
  public:
   // Rows from `first_row` on.

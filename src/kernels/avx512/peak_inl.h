@@ -24,7 +24,8 @@ uint64_t ReadLines(const uint8_t* data, int64_t bytes) {
   return total;
 }
 
-// One instruction of assembler each: GCC 12 moves the sums of intrinsics between registers, more moves than multiplies.
+// Each is one instruction of assembler: with intrinsics GCC 12 moves sums between registers, more often than it
+// multiplies.
 struct F32 {
   static constexpr int64_t kProducts = 16;
   static __m512i Ones() { return _mm512_castps_si512(_mm512_set1_ps(1.0F)); }
@@ -53,7 +54,8 @@ int64_t Total(__m512i sum) {
   return total;
 }
 
-// Latency 4 to 6 on two ports wants 8 to 12 sums. Variables, because GCC 12 stores an array in every round.
+// 8 to 12 sums keep two ports of latency 4 to 6 busy. They are variables, because GCC 12 stores an array in every
+// round.
 template <typename Type>
 PeakResult Multiply(int64_t rounds) {
   const __m512i ones = Type::Ones();

@@ -5,8 +5,8 @@
 
 constexpr int64_t kQuadStepBytes = kStepInputs * kPanelOutputs;
 
-// What is fetched beside line i of 16: see kWholeStream in avx512/matmul_packed.cc. between: in turns, from panel to
-// panel.
+// Fetches lines beside line i of 16: see kWholeStream in avx512/matmul_packed.cc. between: in turns, the bytes from
+// panel to panel.
 template <int kRows, int kFetch>
 [[gnu::always_inline]] inline void FetchQuads(const uint8_t* line, const uint8_t* ahead, int64_t between, int i) {
   const char* at = reinterpret_cast<const char*>(line);
@@ -24,8 +24,8 @@ template <int kRows, int kFetch>
   }
 }
 
-// The products of a row are added to one of kChains sums in turn: a product takes 4 cycles and one begins every cycle,
-// so few rows need several. sums: [kRows], to which the products are added.
+// Adds the products to sums [kRows]. Those of a row go to one of kChains sums in turn: a product takes 4 cycles and one
+// can begin in every cycle, so few rows need several sums.
 template <int kRows, int kFetch>
 inline void AddQuads(int64_t steps, const uint8_t* panel, const int8_t* codes, const uint8_t* ahead, int64_t between,
                      __m512i* sums) {

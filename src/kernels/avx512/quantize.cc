@@ -18,8 +18,8 @@ inline __mmask16 FirstLanes(int64_t n) {
 
 inline __m512i Magnitude(__m512i bits) { return _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff)); }
 
-// The first reading of a row finds most of it in another core's caches or the last one. (Intel with AMX, 7B, 64 rows:
-// it takes 20 % less time so.)
+// How far ahead a row is fetched at its first reading, where most of it comes from another core's caches or from the
+// last one. (The first reading takes 20 % less time with it: Intel with AMX, 7B, 64 rows.)
 constexpr int64_t kAhead = 2048;  // bytes
 
 uint32_t LargestBits(const float* x, int64_t n) {

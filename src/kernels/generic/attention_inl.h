@@ -7,8 +7,8 @@
 
 constexpr int64_t kMaxTiles = (kAttentionColumns + kTileColumns - 1) / kTileColumns;
 
-// Columns that go through the kernels together; the first positions that they attend to, the least end of those in
-// place, the last position.
+// Columns that go through the kernels together; the first position of the rows, the largest of their first positions,
+// the least end of those in place, the last position.
 struct Tile {
   int64_t begin, columns;
   const uint32_t* q;  // as PackQueries makes them
@@ -26,18 +26,18 @@ struct Item {
   float* tail_scores;  // [tail block][columns of a tile][32]
   float references[kAttentionColumns];
   alignas(64) float sums[kAttentionColumns * 16];
-  // Of one block and columns of a tile.
+  // Of the block and the columns of a tile that are weighed.
   alignas(64) uint32_t weights[kTileColumns * 32];
   alignas(64) float factors[16];
-  bool risen;  // one of them is not 1
+  bool risen;  // whether one of `factors` is not 1
 
   const AttentionRow& row_of(int64_t column) const { return args.rows[column / args.group]; }
   const uint8_t* keys(int32_t block) const { return KeysOf(args, block); }
   const uint8_t* values(int32_t block) const { return ValuesOf(args, block); }
 };
 
-// [columns][QueryStride] dwords, each one f32 or two bf16. (By steps and then columns, as they are read, they took 4
-// bytes at a time: a sixth of the time of four rows of 64 dimensions by 20 positions.)
+// Packs queries as [columns][QueryStride] dwords, each one f32 or two bf16. (Ordered by steps and then columns, as they
+// are read, packing went 4 bytes at a time: a sixth of the time for four rows of 64 dimensions and 20 positions.)
 template <FloatType kType>
 inline void PackQueries(const AttentionArgs& args, const Tile& tile, uint32_t* packed) {
   const int64_t stride = QueryStride<kType>(args.kv.head_dim);
@@ -83,21 +83,22 @@ inline void Begin(Item& item) {
   }
 }
 
-// Scores [..][32] of `count` columns from `column` on and one block to running sums, item.weights and item.factors.
+// Turns the scores [..][32] of `count` columns, from `column` on, and one block into running sums, item.weights and
+// item.factors.
 template <FloatType kType>
 inline void WeighColumns(Item& item, int64_t column, int64_t count, const float* scores, const Range* ranges) {
   item.risen = Weigh<kType>(item.args.scale, scores, count, ranges, item.references + column, item.sums + 16 * column,
                             item.factors, item.weights);
 }
 
-// out of columns begin .. begin + count - 1: out * factor + the block's weighted values.
+// For columns begin .. begin + count - 1: out = out * factor + the block's weighted values.
 template <FloatType kType>
 inline void AddValues(Item& item, int64_t begin, int64_t count, const ValueRows& rows) {
   AddTile<kType, kTileColumns>(count, rows, item.value_width, item.weights, item.risen ? item.factors : nullptr,
                                item.out + begin * item.value_width);
 }
 
-// One block that all columns of a tile attend to, in place. `ahead`: values that will be wanted soon.
+// Adds one block to which all columns of a tile attend as a whole, in place. `ahead`: values that will be needed soon.
 template <FloatType kType>
 inline void AddWholeBlock(Item& item, const Tile& tile, int32_t block, const float* scores, const uint8_t* ahead) {
   WeighColumns<kType>(item, tile.begin, tile.columns, scores, nullptr);
@@ -106,7 +107,7 @@ inline void AddWholeBlock(Item& item, const Tile& tile, int32_t block, const flo
   AddValues<kType>(item, tile.begin, tile.columns, rows);
 }
 
-// Where a row finds the values of steps begin .. end - 1 of a block.
+// Finds where the values of a row's steps begin .. end - 1 of a block are.
 template <FloatType kType>
 inline void FindValues(const Item& item, const AttentionRow& row, int32_t block, const Range& range, int32_t begin,
                        int32_t end, Place* places) {
@@ -126,8 +127,9 @@ inline void FindValues(const Item& item, const AttentionRow& row, int32_t block,
   }
 }
 
-// Weighted values of neighbouring columns of a tile that have positions in a block. What lies in place for all of them
-// is read once; the steps before and after are each column's own: no other row's values are multiplied, even by 0.
+// Adds the weighted values of neighbouring columns of a tile that have positions in a block. Steps in place for all of
+// them are read once. The steps before and after these are each column's own: values of other rows are not multiplied,
+// not even by 0.
 template <FloatType kType>
 inline void AddRaggedValues(Item& item, int64_t begin, int64_t count, int32_t block, const Range* ranges) {
   constexpr int32_t kPositions = Steps<kType>::kPositions;
@@ -162,8 +164,8 @@ inline void AddRaggedValues(Item& item, int64_t begin, int64_t count, int32_t bl
   AddValues<kType>(item, begin, count, rows);
 }
 
-// A score is a dot product of its own, so all columns of a tile are scored against the blocks where tails lie, and each
-// row takes its own ones from there.
+// Scores all columns of a tile against all blocks where tails lie. Each row then takes its own scores from there, which
+// is allowed because a score depends on its own dot product only.
 template <FloatType kType>
 inline void ScoreTails(Item& item, const Tile& tile) {
   const AttentionArgs& args = item.args;
@@ -176,7 +178,8 @@ inline void ScoreTails(Item& item, const Tile& tile) {
   }
 }
 
-// [columns of the tile][32] of one block, each column's in the order of its positions; after ScoreTails.
+// Scores of one block, [columns of the tile][32], each column's in the order of its positions. Call it after
+// ScoreTails.
 template <FloatType kType>
 inline void ScoreInOrder(const Item& item, const Tile& tile, int32_t block, float* scores) {
   const AttentionArgs& args = item.args;
@@ -199,7 +202,8 @@ inline void ScoreInOrder(const Item& item, const Tile& tile, int32_t block, floa
   }
 }
 
-// One block that some columns of a tile attend to only a part of, or in other slots. `scores` as of ScoreInOrder.
+// Adds one block of which some columns of a tile attend to a part only, or to positions in other slots. `scores`: from
+// ScoreInOrder.
 template <FloatType kType>
 inline void AddRaggedBlock(Item& item, const Tile& tile, int32_t block, const float* scores) {
   Range ranges[kTileColumns];
@@ -214,7 +218,7 @@ inline void AddRaggedBlock(Item& item, const Tile& tile, int32_t block, const fl
   }
 }
 
-// Blocks that lie in place for all columns of all tiles, but for where windows begin and rows end.
+// Adds the blocks that lie in place for all columns of all tiles. Windows may begin and rows may end inside them.
 template <FloatType kType>
 inline void AddBlocksInPlace(Item& item, int32_t first_block, int32_t end_block, int32_t last_block) {
   const AttentionArgs& args = item.args;
@@ -254,8 +258,8 @@ inline void AddBlocksInPlace(Item& item, int32_t first_block, int32_t end_block,
   }
 }
 
-// Positions that lie in the slots of their number first, in whole blocks; then, tile by tile, the blocks in which rows
-// have a tail, and with them those in which the others end.
+// First the positions that lie in the slots of their number, in whole blocks. Then, tile by tile, the blocks in which
+// some rows have a tail, and where other rows end.
 template <FloatType kType>
 inline void AddBlocks(Item& item) {
   int32_t first = 0x7fffffff, in_place_end = 0x7fffffff, last = 0;

@@ -2,9 +2,9 @@
 // Writing keys and values to their slots. Included by target files inside their unnamed namespace, after
 // <target>/attention_lanes.h.
 
-constexpr int64_t kConverted = 256;  // dimensions at once
+constexpr int64_t kConverted = 256;  // dimensions that are converted at a time
 
-// One head's row as stored, to nearest, ties to even.
+// Rounds one head's row to the stored type, to nearest, ties to even.
 template <FloatType kType>
 inline void Convert(const float* from, int64_t count, uint16_t* to) {
   int64_t i = 0;
@@ -18,8 +18,8 @@ inline void Convert(const float* from, int64_t count, uint16_t* to) {
   }
 }
 
-// Element d of the key goes to [step of d][place][d within the step]. Not as a vector scatter, which GCC would make of
-// it and which takes three times as long (AMD Zen 4).
+// Stores element d of the key to [step of d][place][d within the step]. The stores must not become a vector scatter, as
+// GCC would make of them: that takes three times as long (AMD Zen 4).
 template <typename Word>
 inline void ScatterKey(const uint8_t* words, int64_t count, uint8_t* to) {
   for (int64_t i = 0; i < count; ++i) {
@@ -29,7 +29,7 @@ inline void ScatterKey(const uint8_t* words, int64_t count, uint8_t* to) {
   }
 }
 
-// One half of the pairs of a row of values.
+// Stores a row of values into one half of their pairs.
 inline void MergeValues(const uint16_t* words, int64_t count, bool odd, uint8_t* pairs) {
   const uint32_t kept = odd ? 0xffffU : 0xffff0000U;
   const int shift = odd ? 16 : 0;

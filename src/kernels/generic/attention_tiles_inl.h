@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two small matrix products of attention: queries by keys, weights by values. Included by target files inside their
 // unnamed namespace, after <target>/attention_lanes.h, which has
-//   Steps<type>: what one step of a chain reads and does, in kParts parts one after the other, and in how many dwords
-//   (kWords) what all lanes multiply by lies; StoreQuery, StoreWeights, which put it there; kTileColumns; HalvesAtOnce,
-//   BlocksAtOnce, ChunksAtOnce.
+//   Steps<type>: what one step of a chain reads and does, in kParts parts one after the other; what all lanes multiply
+//       by lies in kWords dwords. StoreQuery and StoreWeights put it there. Besides: kTileColumns, HalvesAtOnce,
+//       BlocksAtOnce, ChunksAtOnce.
 
 constexpr int64_t kMaxScores = (kTileColumns > kMaxBlocksAtOnce ? kTileColumns : kMaxBlocksAtOnce) * 2 * 32;
 
-// From a packed query to the next: dwords of all steps, rounded up to whole vectors, and 4 more, so that a step's
-// dwords of eight queries do not lie in one bank of the cache (7B, 1,000 positions, 64 rows: 123 to 131 ms without).
+// Dwords from a packed query to the next: those of all steps, rounded up to whole vectors, and 4 more, so that one
+// step's dwords of eight queries do not lie in one bank of the cache. (7B, 1,000 positions, 64
+// rows: 116 to 119 ms with these 4, and 122 to 131 ms without.)
 template <FloatType kType>
 inline int64_t QueryStride(int64_t head_dim) {
   return ValueWidth(head_dim) / Steps<kType>::kDims * Steps<kType>::kWords + 4;
@@ -79,7 +80,7 @@ inline void ScoreBlocks(int64_t columns, const uint32_t* q, int64_t head_dim, in
   ScoreByBlocks<kType, kColumns, BlocksAtOnce(kColumns)>(q, head_dim, count, keys, ahead, scores);
 }
 
-// Steps of which each column has some and finds them in places of its own.
+// Steps of a block that only some columns have, or that columns find in different places.
 struct OwnSteps {
   struct Column {
     int32_t begin, end;
@@ -89,11 +90,11 @@ struct OwnSteps {
   Column columns[kTileColumns];
 };
 
-// Values of steps begin .. end - 1 (positions, or pairs of them) at base + step * stride, for all columns; before and
-// after them the columns' own ones, if any.
+// Where the values of a block are. Steps begin .. end - 1 (positions, or pairs of them) lie at base + step * stride for
+// all columns. Steps before and after these are columns' own ones, if there are any.
 struct ValueRows {
   const uint8_t* base;
-  const uint8_t* ahead;  // prefetched along, as base
+  const uint8_t* ahead;  // is prefetched at the same places as base is read
   int64_t stride;
   int32_t begin, end;
   const OwnSteps* own;  // or null
@@ -104,7 +105,7 @@ inline ValueRows InBlock(const uint8_t* base, int64_t width) {
   return {base, base, width * Steps<kType>::kLaneBytes, 0, 32 / Steps<kType>::kPositions, nullptr};
 }
 
-// sums[c][16 * kChunks] += the columns' own steps begin .. end - 1.
+// sums[c][16 * kChunks] += weights * values of the columns' own steps begin .. end - 1.
 template <FloatType kType, int64_t kColumns, int64_t kChunks>
 inline void AddOwn(const OwnSteps& own, int32_t begin, int32_t end, int64_t d, const uint32_t* weights, Lanes* sums) {
   using Step = Steps<kType>;

@@ -3,7 +3,7 @@
 // Included by target files inside their unnamed namespace, after <target>/lanes.h, generic/exp_inl.h and
 // <target>/attention_lanes.h.
 
-// What a row attends to of a block: its positions begin .. end - 1, those below `in_place` in the slots of their
+// The positions begin .. end - 1 of a block to which a row attends. Those below `in_place` lie in the slots of their
 // number.
 struct Range {
   int32_t begin, end, in_place;
@@ -40,16 +40,16 @@ inline Scaled ScaleScores(float scale, const float* scores, const Range* range) 
   return ScaleScores(scale, Scaled{Load(scores), Load(scores + 16)}, range);
 }
 
-// How far scores may lie above the one that exponentials are relative to: 1,000 weights of e^16 = 8.9e6 lose nothing in
-// a float. A running maximum would rise in most blocks, if not for one column then for another, and outputs would be
+// How far scores may lie above the score that exponentials are relative to. A float loses nothing of 1,000 weights of
+// e^16 = 8.9e6. A running maximum would instead rise in most blocks, for one column or another, and outputs would be
 // scaled each time.
 constexpr float kMaxAbove = 16.0F;
 
 inline bool IsAbove(const Scaled& scores, float reference) {
   return AnyLess(Set(reference + kMaxAbove), Max(scores.low, scores.high));
 }
-// Raises a column's reference to the largest of its scores, where that lies too far above. Returns by how much, as a
-// negative number; 0 when it stays.
+// Raises a column's reference to its largest score where that lies too far above. Returns the old reference minus the
+// new one, which is negative; 0 where the reference stays.
 inline float Raise(const Scaled& scores, float& reference) {
   if (!IsAbove(scores, reference)) return 0.0F;
   const float old = reference;
@@ -57,9 +57,10 @@ inline float Raise(const Scaled& scores, float& reference) {
   return old - reference;
 }
 
-// Scores of `columns` columns ([..][32], at most 16) and one block to weights ([..][32], or 16 pairs), references and
-// 16 running sums each. `ranges` [columns], none of them empty; null: the whole block. Returns whether a reference
-// rose: only then `factors` [16] are what to multiply earlier outputs by, one exp for all columns.
+// Turns the scores ([..][32]) of at most 16 columns and one block into weights ([..][32], or 16 pairs), and updates
+// each column's reference and 16 running sums. `ranges` [columns] has no empty range; null: the whole block. Returns
+// whether a reference rose. Only then `factors` [16] are set, by which earlier outputs must be multiplied: one exp for
+// all columns.
 template <FloatType kType>
 inline bool Weigh(float scale, const float* scores, int64_t columns, const Range* ranges, float* references,
                   float* sums, float* factors, uint32_t* weights) {
@@ -91,8 +92,9 @@ inline const uint8_t* ValuesOf(const AttentionArgs& args, int32_t block) {
   return args.kv.values + args.blocks[block] * args.kv.block_bytes;
 }
 
-// Where one step of a chain over values finds them: at `first`, or in bf16, when the two positions of a step are no
-// pair in memory or one of them (slot -1) is out of range, half of what is there and half of what is at `second`.
+// Where one step of a chain over values finds them. Normally that is `first`. In bf16 the two positions of a step may
+// be no pair in memory, or one of them may be out of range (slot -1): then it is half of what lies at `first` and half
+// of what lies at `second`.
 struct Place {
   const uint8_t* first;
   const uint8_t* second;  // or null
@@ -114,7 +116,7 @@ inline Place PlaceOfPair(const AttentionArgs& args, int32_t even, int32_t odd) {
   return place;
 }
 
-// Sixteen pairs of a place with a second half.
+// Merges sixteen pairs of a place that has a second half.
 inline void MergePairs(const Place& place, int64_t offset, uint32_t* to) {
   uint32_t first[16], second[16];
   __builtin_memcpy(first, place.first + offset, 64);

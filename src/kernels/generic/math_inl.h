@@ -8,8 +8,8 @@
 
 namespace hydrant::kernels {
 
-// Error below 2 units in the last place for normal x > 0 (tested). Near 1 too: x - 1 is exact there, so LogDouble(1 -
-// v) is log1p(-v) wherever 1 - v is exact. Zero, negative, infinite and NaN arguments give no meaningful result.
+// Error below 2 units in the last place for normal x > 0 (tested), also near 1, since x - 1 is exact there: LogDouble(1
+// - v) is log1p(-v) wherever 1 - v is exact. Zero, negative, infinite and NaN arguments give no meaningful result.
 static inline double LogDouble(double x) {
   constexpr uint64_t kSqrtHalf = 0x3fe6a09e667f3bcd;  // bits of sqrt(1/2)
   constexpr uint64_t kBias = uint64_t{1024} << 52;    // keeps the exponent positive: AVX2 has no signed 64-bit shift

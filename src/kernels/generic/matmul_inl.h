@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // f32 matmul over f32, bf16 or f16 weights for the vector targets, in two ways that add in the same order
 // (docs/algorithms/order_of_additions.md):
-// - few rows, *slices*: a vector holds one step of all 8 input slices of an output, transposed in registers from the 8
-//   streams of a weight row. Cost is near one read of the weights; a further row adds one fused multiply-add a vector;
+// - few rows, *slices*: a vector holds one step of all 8 input slices of an output, transposed in registers from 8
+//   streams of a weight row. The cost is little more than one read of the weights; each row adds one fused multiply-add
+//   a vector;
 // - many rows, *lanes*: a vector holds one input of as many rows as it has lanes, and a weight is broadcast
 //   (generic/matmul_lanes_inl.h).
 // Loops over rows, outputs and vectors are unrolled by name: GCC 12 keeps arrays of registers in memory around loops
@@ -34,10 +35,10 @@ inline void StoreOutput(const MatmulArgs& args, int64_t row, int64_t output, flo
 
 // --- slices ---
 
-// So few rows multiply faster than weights come, and their inputs leave room in L1.
+// Up to so many rows are multiplied faster than their weights come, and their inputs leave room in L1.
 constexpr int64_t kFewRows = 4;
 
-// 8 inputs of each slice of one output, 32 bytes apart, where a slice ends inside the group: zeros after it.
+// 8 inputs of each slice of one output, 32 bytes apart, for a group in which a slice ends; zeros follow its end.
 struct TailWeights {
   alignas(64) uint8_t bytes[kSlices][32];
 };
@@ -64,8 +65,9 @@ inline void ExpandTail(const MatmulArgs& args, const uint8_t* const* rows, int64
   Expand<kType>(streams, 32, weights);
 }
 
-// As many bytes of later outputs as a group of 8 steps takes: the slices of a row are too many streams for the
-// hardware. From memory to L2, because they would overflow L1, and for few rows the next outputs' to L1.
+// Fetches as many bytes of later outputs as a group of 8 steps takes: a row's slices are more streams than the hardware
+// follows. Lines come from memory to L2, since they would overflow L1. For few rows, those of the next outputs come to
+// L1.
 template <int64_t kRows>
 [[gnu::always_inline]] inline void FetchLater(const uint8_t* weights, int64_t group_bytes, int64_t far, int64_t near) {
   for (int64_t b = 0; b < group_bytes; b += 64) {
@@ -95,8 +97,8 @@ inline void MultiplyGroup(const MatmulArgs& args, const float* x, const V (&weig
   }
 }
 
-// Rows row .. row + kRows - 1 (of the slice rows) and kVectors * kSliceOutputs outputs; those past `outputs` repeat the
-// last.
+// Multiplies rows row .. row + kRows - 1 (of the slice rows) by kVectors * kSliceOutputs outputs. Outputs past
+// `outputs` repeat the last one.
 template <FloatType kType, int64_t kRows, int64_t kVectors>
 inline void MultiplySlices(const MatmulArgs& args, int64_t output, int64_t outputs, int64_t row, int64_t ahead) {
   constexpr int64_t kBytes = kType == FloatType::kF32 ? 4 : 2;
@@ -154,7 +156,7 @@ inline void MultiplySlicesPanel(const MatmulArgs& args, int64_t output, int64_t 
   constexpr int64_t kVectors = SliceVectors(kRows);
   constexpr int64_t kStep = kVectors * kSliceOutputs;
   constexpr int64_t kBytes = kType == FloatType::kF32 ? 4 : 2;
-  // Whole outputs ahead, so that the address follows from this row's.
+  // A distance of whole outputs, so that the address to fetch follows from this row's.
   const int64_t row_bytes = args.row_stride * kBytes;
   const int64_t ahead = ((kRows <= kFewRows ? 32768 : 16384) / row_bytes + kStep) * row_bytes;
   for (int64_t o = 0; o < outputs; o += kStep) {

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Float matmul by lanes: many rows. A tile is two vectors of rows (or one) by several outputs, whose sums stay in
-// registers along a piece of one slice; each broadcast of a weight serves all its rows.
-// Weights are broadcast from where they lie if that is cheap (kWidens<type> is false), else a panel of them is widened
-// first, once for all rows, to where it stays in L1. AMD Zen 3, one core, bf16, 8, 16, 32, 64 rows of 2048 inputs and
-// outputs: widened 27.9 34.0 36.1 37.3, in place 29.4 40.2 39.5 39.7 GMAC/s; f16, two more operations a pair: widened
-// 20.7 34.6 35.3 37.9, in place 19.6 28.4 27.8 27.9.
+// Float matmul by lanes, for many rows. A tile is two vectors of rows (or one) by several outputs, whose sums stay in
+// registers along a piece of one slice. Each broadcast of a weight serves all rows of the tile.
+//
+// If it is cheap, weights are broadcast from where they lie (kWidens<type> is false). Otherwise a panel of them is
+// first widened to f32, once for all rows, to where it stays in L1. GMAC/s with 2,048 inputs and outputs (AMD Zen 3,
+// one core; f16 needs two more operations a pair than bf16):
+//   rows             8      16     32     64
+//   bf16, widened    27.9   34.0   36.1   37.3
+//   bf16, in place   29.4   40.2   39.5   39.7
+//   f16, widened     20.7   34.6   35.3   37.9
+//   f16, in place    19.6   28.4   27.8   27.9
+//
 // Included by generic/matmul_inl.h, which says what a target provides.
 
 constexpr int64_t kMaxRows = kMatmulRows;  // of a call
-// Inputs: a panel of 16 * 144 floats takes 9 KiB, 32 rows of inputs 16 KiB of a 48 KiB L1.
+// Inputs at a time: then a panel of 16 * 144 floats takes 9 KiB, and 32 rows of inputs take 16 KiB, of a 48 KiB L1.
 constexpr int64_t kWidenedInputs = 128;
 // Not a multiple of 4 KiB / 16: rows of the panel must not fall on the same cache sets.
 constexpr int64_t kStride = 144;
@@ -20,19 +26,19 @@ struct Panel {
   alignas(64) float level[3][kPanel][kMaxRows];  // the open sums of the tree over slices
 };
 
-// Part of a slice of a panel: what one tile adds at once.
+// Part of one slice of a panel, as one call of MultiplyTile adds it.
 struct Piece {
   int64_t slice, begin, count;  // inputs
   bool first, last;             // of its slice
-  bool padded;                  // the slices way pads this slice with zeros, which turns a sum of -0 into +0
+  bool padded;                  // by slices, zeros are added to this slice, which turns a sum of -0 into +0
   const uint8_t* weights;       // input `begin` of the panel's first output
   int64_t stride;               // bytes between outputs
-  int64_t outputs;              // tiles repeat the last
-  int64_t ahead;                // bytes to weights that are fetched from memory meanwhile; 0: none
+  int64_t outputs;              // how many there are; tiles repeat the last one
+  int64_t ahead;                // bytes from these weights to those that are fetched meanwhile; 0: none
 };
 
-// An unfinished chain is kept. The sums of a whole slice join the tree ((0+1)+(2+3))+((4+5)+(6+7)), as a carry would;
-// complete in level[0] after the last.
+// Stores the sums of a piece. An unfinished chain is kept in `partial`. The sums of a whole slice join the tree
+// ((0+1)+(2+3))+((4+5)+(6+7)), like a carry; after the last slice they are complete in level[0].
 template <int64_t kVectors, int64_t kOutputs>
 inline void StoreSums(const Piece& piece, int64_t output, int64_t row, V (&sums)[kOutputs][kVectors], Panel& panel) {
   if (!piece.last) {
@@ -68,7 +74,7 @@ inline void StoreSums(const Piece& piece, int64_t output, int64_t row, V (&sums)
   }
 }
 
-// Inputs j and, of a pair, j + 1: each output's chain goes through them in this order.
+// Adds inputs j and, of a pair, j + 1. Each output's chain goes through them in this order.
 template <FloatType kType, int64_t kInputs, int64_t kVectors, int64_t kOutputs>
 inline void MultiplyInputs(const float* x, int64_t group_stride, const uint8_t* const* weights, int64_t offset,
                            V (&sums)[kOutputs][kVectors]) {
@@ -94,8 +100,8 @@ inline void MultiplyInputs(const float* x, int64_t group_stride, const uint8_t* 
   }
 }
 
-// kVectors * kLanes rows from `row` on, kOutputs outputs from `output` on. Not inline: among others' GCC 12 keeps these
-// addresses in memory (8 rows in place 25 -> 29 GMAC/s).
+// Multiplies kVectors * kLanes rows from `row` on by kOutputs outputs from `output` on. Not inlined: inside another
+// function GCC 12 keeps these addresses in memory (25 -> 29 GMAC/s with 8 rows and weights in place).
 template <FloatType kType, int64_t kVectors, int64_t kOutputs>
 [[gnu::noinline]] void MultiplyTile(const MatmulArgs& args, const Piece& piece, int64_t output, int64_t row,
                                     Panel& panel) {
@@ -118,7 +124,7 @@ template <FloatType kType, int64_t kVectors, int64_t kOutputs>
     if (piece.ahead != 0) {
 #pragma GCC unroll 16
       for (int64_t o = 0; o < kOutputs; ++o) {
-        // A line further for each output: rows of 4 KiB would all meet in one set of L1.
+        // One line further for each output: in rows of 4 KiB the same lines would all fall on one set of L1.
         __builtin_prefetch(weights[o] + line * kBytes + piece.ahead + 64 * o, 0, 2);
       }
     }
@@ -137,7 +143,7 @@ void MultiplyPiece(const MatmulArgs& args, Piece piece, Panel& panel) {
   int64_t row = 0;
   for (; row + 2 * kLanes <= padded_rows; row += 2 * kLanes) {
     for (int64_t o = 0; o < kPanel; o += kTileOutputs) MultiplyTile<kType, 2, kTileOutputs>(args, piece, o, row, panel);
-    piece.ahead = 0;  // once is enough
+    piece.ahead = 0;  // the first rows have fetched everything
   }
   if (row < padded_rows) {
     for (int64_t o = 0; o < kPanel; o += 2 * kTileOutputs) {
@@ -146,13 +152,13 @@ void MultiplyPiece(const MatmulArgs& args, Piece piece, Panel& panel) {
   }
 }
 
-// Points `piece` to the weights in f32.
+// Widens the weights to f32 and points `piece` to them.
 template <FloatType kType>
 inline void WidenPiece(Piece& piece, Panel& panel) {
   constexpr int64_t kBytes = kType == FloatType::kF32 ? 4 : 2;
   for (int64_t o = 0; o < piece.outputs; ++o) {
     const uint8_t* from = piece.weights + o * piece.stride;
-    // The next panel, into L2: the rows of a panel are as many streams, more than the hardware follows well.
+    // Fetches the next panel to L2: each row of a panel is a stream, and they are more than the hardware follows well.
     const uint8_t* next = from + kPanel * piece.stride;
     for (int64_t b = 0; b < piece.count * kBytes; b += 64) __builtin_prefetch(next + b, 0, 2);
     WidenRow<kType>(from, piece.count, panel.weights[o]);
@@ -162,7 +168,7 @@ inline void WidenPiece(Piece& piece, Panel& panel) {
   piece.ahead = 0;
 }
 
-// Bias and old output are added row by row, once outputs are the fast index again.
+// Bias and old output are added row by row, where outputs are the fast index again.
 void StorePanel(const MatmulArgs& args, int64_t output, int64_t outputs, Panel& panel) {
   for (int64_t row = 0; row < args.lane_rows; row += kLanes) {
     for (int64_t o = 0; o < outputs; o += kLanes) {
@@ -205,7 +211,8 @@ void MultiplyLanes(const MatmulArgs& args, int64_t output, int64_t outputs, Pane
       piece.last = done == count;
       piece.weights = WeightRow(args, output) + piece.begin * kBytes;
       piece.stride = args.row_stride * kBytes;
-      // Rows of few inputs are too short for the hardware to follow (256 inputs, 8, 16 rows 10 15 -> 19 26 GMAC/s).
+      // Rows of few inputs are too short for the hardware to follow. (256 inputs: 10 -> 19 GMAC/s with 8 rows, 15 -> 26
+      // with 16.)
       piece.ahead = 2 * kPanel * piece.stride;
       if constexpr (kWidens<kType>) {
         WidenPiece<kType>(piece, panel);
@@ -218,7 +225,7 @@ void MultiplyLanes(const MatmulArgs& args, int64_t output, int64_t outputs, Pane
   StorePanel(args, output, outputs, panel);
 }
 
-// `rows` <= kLanes rows of x as [inputs][kLanes], zero lanes after them.
+// Packs up to kLanes rows of x as [inputs][kLanes], with zeros in the lanes behind them.
 void PackLanesKernel(const float* x, int64_t stride, int64_t rows, int64_t inputs, float* packed) {
   int64_t i = 0;
   for (; i + kLanes <= inputs; i += kLanes) {

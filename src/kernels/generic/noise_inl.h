@@ -12,7 +12,7 @@
 
 namespace hydrant::kernels {
 
-// Blocks of four tokens per round; 4 * 64 words and floats stay in L1.
+// Blocks of four tokens per round. Their 4 * 64 words and floats stay in L1.
 inline constexpr int64_t kNoiseBlocks = 64;
 
 static inline float GumbelOfWord(uint32_t word) {

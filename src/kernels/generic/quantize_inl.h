@@ -27,7 +27,7 @@ inline void StoreZeros(const QuantizeArgs& args) {
 }
 
 inline void StoreCodes(const QuantizeArgs& call, float factor) {
-  const QuantizeArgs args = call;  // which a store of codes may change for all that a compiler knows
+  const QuantizeArgs args = call;  // a copy: for all that the compiler knows, a store of codes may change `call`
   const int64_t chunks = args.padded_inputs / kGroupInputs;
   Sums sums = ZeroSums(), low_sums = ZeroSums();
   for (int64_t c = 0; c < chunks; ++c) {

@@ -3,7 +3,7 @@
 // the bits are equal on all targets. Included by target files inside their unnamed namespace, after <target>/lanes.h
 // and generic/exp_inl.h; no standard templates.
 
-// Calls fn(offset, n) for each 16 lanes, n = 16, or fewer for the last ones. Rows of real models have whole ones only.
+// Calls fn(offset, n) for each 16 lanes, with n = 16, or fewer for the last ones. (Rows of real models are whole.)
 template <typename Fn>
 inline void ForLanes(int64_t count, const Fn& fn) {
   int64_t i = 0;
@@ -31,7 +31,7 @@ void WidenKernel(const uint8_t* from, FloatType type, int64_t n, float* out) {
   WidenAs<FloatType::kF16>(from, n, out);
 }
 
-// x / (1 + exp(-x)); of a negative x, x exp(x) / (1 + exp(x)).
+// silu(x) = x / (1 + exp(-x)), computed as x exp(x) / (1 + exp(x)) for negative x.
 inline Lanes Silu(Lanes x) {
   const Lanes power = Exp(NegativeMagnitude(x));
   return Div(MulWhereLess(x, Set(0.0F), x, power), Add(Set(1.0F), power));

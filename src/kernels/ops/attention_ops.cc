@@ -12,7 +12,7 @@
 namespace hydrant::kernels {
 namespace {
 
-// On a 64-byte line; used inside one item only.
+// Scratch on a 64-byte line, used inside one item only.
 float* Scratch(int64_t floats) {
   static thread_local Matrix scratch;
   scratch.Resize(1, floats);
@@ -58,7 +58,7 @@ int64_t OperationsPerItem(const AttentionPlan& plan, const KvLayer& kv) {
   return plan.longest * kv.head_dim * std::min<int64_t>(kAttentionColumns, rows * plan.group()) / 8;
 }
 
-// `norm` [Dh] or empty.
+// Norms a head if `norm` [Dh] is not empty, and then rotates it.
 void RotateHead(const KernelTable& table, float* head, const HeadRotation& rotation, std::span<const float> norm,
                 int64_t r) {
   const int64_t half = rotation.cos.cols;
@@ -67,7 +67,7 @@ void RotateHead(const KernelTable& table, float* head, const HeadRotation& rotat
   table.rope(head, rotation.cos.row(r), rotation.sin.row(r), half);
 }
 
-// Head `at` of k and v is `kv_head` of the layer.
+// Stores head `at` of k and v as head `kv_head` of the layer.
 void StoreHead(const KernelTable& table, ConstRows k, ConstRows v, int64_t at, std::span<const RowKv> rows,
                const KvLayer& kv, int64_t kv_head) {
   StoreKvArgs args;
@@ -135,7 +135,7 @@ void RotateHeads(Queue& queue, Rows q, Rows k, int64_t head_dim, const HeadRotat
   });
 }
 
-// By heads and not by rows: neighbouring slots share cache lines.
+// Threads share heads and not rows, because neighbouring slots share cache lines.
 void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows, const KvLayer& kv) {
   HYDRANT_CHECK(k.cols == kv.num_kv_heads * kv.head_dim && v.cols == k.cols && k.rows == v.rows);
   HYDRANT_CHECK(k.rows == static_cast<int64_t>(rows.size()));
@@ -147,7 +147,7 @@ void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows
 
 namespace {
 
-// Blocks of a run's positions and slots, and how much of the last one's values is in use.
+// The blocks with a run's positions and slots, and how many slots of the last block are in use.
 struct BlocksInUse {
   int64_t begin = 0, end = 0, last_slots = 0;
 };
@@ -182,7 +182,7 @@ void ListKv(const AttentionPlan& plan, const KvLayer& kv, int64_t head_begin, in
         const int64_t used = kv.key_bytes() + kv.value_bytes() * slots / kBlockPositions;
         for (int64_t i = 0; i < used; i += bytes) {
           if (static_cast<int64_t>(pieces.size()) == most) return;
-          pieces.push_back(at + std::max<int64_t>(0, std::min(i, used - bytes)));  // the last ends where it does
+          pieces.push_back(at + std::max<int64_t>(0, std::min(i, used - bytes)));  // the last ends at `used`
         }
       }
     }
@@ -196,7 +196,8 @@ void CopyStrided(const uint8_t* from, int64_t count, int64_t stride, uint8_t* to
   for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * stride, from + i * stride, sizeof(Word));
 }
 
-// Keys in units of a step's dimensions, a block's width apart; values of bf16 in halves of a pair.
+// Copies a slot. Keys lie in units of a step's dimensions, a block's width apart. Values of bf16 lie in halves of
+// pairs.
 void CopySlot(const KvLayer& kv, const int32_t* blocks, int64_t head, int32_t from, int32_t to) {
   const uint8_t* key = kv.key(blocks, head, from, 0);
   uint8_t* key_to = kv.key(blocks, head, to, 0);
@@ -242,7 +243,7 @@ void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvL
                const AttentionOptions& options, Rows out) {
   static thread_local AttentionPlan plan;
   plan.Make(rows, options, kv.num_kv_heads, queue.pool->num_threads());
-  const AttentionPlan& made = plan;  // this thread's, for the workers too
+  const AttentionPlan& made = plan;  // this thread's own, which the workers read too
   Attention(queue, q, made, kv, out);
 }
 
@@ -251,7 +252,8 @@ void RotateStore(Queue& queue, Rows k, ConstRows v, const HeadRotation& rotation
   HYDRANT_CHECK(k.cols == kv.num_kv_heads * kv.head_dim && v.cols == k.cols && k.rows == v.rows);
   HYDRANT_CHECK(k.rows == static_cast<int64_t>(rows.size()) && rotation.cos.rows == k.rows);
   HYDRANT_CHECK(kv.dtype != DType::kBF16 || kv.head_dim % 2 == 0);
-  // The heads that RotateStoreAttend gives to this thread, or it waits before it attends.
+  // The same heads as RotateStoreAttend gives to this thread. (Where it gives others, it waits for all before it
+  // attends.)
   ForOwnItems(queue, kv.num_kv_heads, 6 * k.rows * kv.head_dim, [&](int64_t begin, int64_t end) {
     for (int64_t h = begin; h < end; ++h) {
       for (int64_t r = 0; r < k.rows; ++r) {
@@ -276,7 +278,7 @@ void RotateStoreAttend(Queue& queue, Rows q, Rows k, ConstRows v, const HeadRota
   ForOwnItems(queue, kv.num_kv_heads, operations, [&](int64_t begin, int64_t end) {
     for (int64_t h = begin; h < end; ++h) RotateStoreHead(*queue.table, {0, q, k, v}, h, rotation, plan, kv);
   });
-  // A thread that attends with the heads that it has stored waits for nobody.
+  // A thread that attends with the heads that it has stored itself need not wait for the others.
   const bool same_heads = plan.items_are_heads() && !SharesItems(queue, plan.num_items, OperationsPerItem(plan, kv));
   if (!same_heads) Sync(queue);
   Attention(queue, q, plan, kv, out);

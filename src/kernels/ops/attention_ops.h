@@ -49,41 +49,41 @@ void RotateHeads(Queue& queue, Rows q, Rows k, int64_t head_dim, const HeadRotat
 // Writes each row's key and value (keys already rotated) to its slot. k, v [R, Hk * Dh].
 void StoreKv(Queue& queue, ConstRows k, ConstRows v, std::span<const RowKv> rows, const KvLayer& kv);
 
-// Where the keys and values of heads head_begin .. head_end - 1 lie that the plan's rows read or write, in pieces of
-// `bytes`, for a PrefetchList: at most `most` of them, run by run and head by head.
+// Lists where the keys and values lie that the plan's rows read or write of heads head_begin .. head_end - 1. They come
+// in pieces of `bytes` for a PrefetchList, at most `most`, run by run and head by head.
 void ListKv(const AttentionPlan& plan, const KvLayer& kv, int64_t head_begin, int64_t head_end, int64_t bytes,
             int64_t most, std::vector<const uint8_t*>& pieces);
 
 // Copies the keys and values of slots from[i] to slots to[i], in order; to[i] <= from[i], both ascending.
 void CopySlots(const KvLayer& kv, const int32_t* blocks, std::span<const int32_t> from, std::span<const int32_t> to);
 
-// q [R, H * Dh] -> out [R, H * Dh]. Per row and head: blocks of 32 positions at fixed absolute places, ascending,
-// merged with a running (reference, sums, output). With bf16 keys and values, queries and weights are rounded to bf16
-// too. docs/algorithms/order_of_additions.md has the order. Rows with the same blocks should stand together: they share
-// reads.
+// q [R, H * Dh] -> out [R, H * Dh]. Each row and head goes through blocks of 32 positions at fixed absolute places, in
+// ascending order, and merges them with a running (reference, sums, output). With bf16 keys and values, queries and
+// weights are rounded to bf16 as well. docs/algorithms/order_of_additions.md has the order. Rows with the same blocks
+// should stand together, because they share reads.
 void Attention(Queue& queue, ConstRows q, const AttentionPlan& plan, const KvLayer& kv, Rows out);
-// With a plan of its own.
+// The same with a plan of its own.
 void Attention(Queue& queue, ConstRows q, std::span<const RowKv> rows, const KvLayer& kv,
                const AttentionOptions& options, Rows out);
 
-// The keys and values of rows that do not attend themselves, like those of all but the last row of a prompt in its last
-// layer: rotates and stores as RotateStoreAttend does. It does not wait for the other threads: RotateStoreAttend of
-// later rows of the same pass follows.
+// For rows that do not attend themselves, such as all but the last row of a prompt in the last layer: rotates and
+// stores their keys and values as RotateStoreAttend does. It does not wait for the other threads, because
+// RotateStoreAttend of later rows of the same pass follows.
 void RotateStore(Queue& queue, Rows k, ConstRows v, const HeadRotation& rotation, std::span<const RowKv> rows,
                  const KvLayer& kv);
-// RotateHeads, StoreKv and Attention in one op. Inside a region a thread goes through all three with its own heads
-// where it can, and waits for the others once in place of three times.
+// RotateHeads, StoreKv and Attention in one op. Where it can, a thread inside a region goes through all three with its
+// own heads, so that it waits for the others once and not three times.
 void RotateStoreAttend(Queue& queue, Rows q, Rows k, ConstRows v, const HeadRotation& rotation,
                        const AttentionPlan& plan, const KvLayer& kv, Rows out);
 
-// What some kv heads' rows were multiplied to: heads first_kv_head, .. of a layer.
+// Rows of queries, keys and values of some kv heads: first_kv_head and the following ones.
 struct HeadRows {
   int64_t first_kv_head = 0;
   Rows q, k;    // [R, n * H / Hk * Dh], [R, n * Dh]
   ConstRows v;  // [R, n * Dh]
 };
-// Serial: RotateStoreAttend of those heads, which no other thread touches. q and k are rotated in place; out [R, H *
-// Dh], of which only those heads' columns are written.
+// Serial: RotateStoreAttend of these heads, which no other thread touches. Rotates q and k in place, and writes only
+// the columns of these heads in out [R, H * Dh].
 void AttendHeads(const KernelTable& table, const HeadRows& heads, const HeadRotation& rotation,
                  const AttentionPlan& plan, const KvLayer& kv, Rows out);
 

@@ -14,7 +14,7 @@ void AttentionPlan::AddRow(const RowKv& row, AttentionRun& run) {
   made.first = options.window > 0 ? std::max(0, row.position - options.window + 1) : 0;
   made.last = row.position;
   longest = std::max<int64_t>(longest, row.position + 1);
-  // Nodes that lie where they would be committed are in place: all rows of plain decoding.
+  // Nodes that lie where they would be committed count as in place. In plain decoding these are all rows.
   int32_t in_place = std::min(row.identity_length, row.position + 1);
   while (in_place <= row.position && row.path[in_place - row.identity_length] == in_place) ++in_place;
   made.prefix_end = in_place;
@@ -34,8 +34,9 @@ void AttentionPlan::AddRow(const RowKv& row, AttentionRun& run) {
   run.tail_end = static_cast<int64_t>(tail_blocks.size());
 }
 
-// Gives each position of the row in the group's block a lane: one that holds its slot already, behind those of the
-// row's earlier positions of the same parity, or a new one. False, with the group as it was, where there is none left.
+// Gives each position of the row in the group's block a lane of the position's parity, behind the lanes of the row's
+// earlier positions: a lane that holds its slot already, or a new one. Returns false where none is left, and leaves the
+// group as it was.
 bool AttentionPlan::JoinGroup(int64_t row, TailGroup& group) {
   const AttentionRow& joining = attention_rows[static_cast<size_t>(row)];
   const int32_t first = kBlockPositions * group.block;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the attention of every layer over the same rows needs to know: where each row finds its positions, and how the
-// work is cut into items. Made once for a forward pass, before its region, and read by all threads (made by every
-// thread for every layer it was 4 % of a pass of 8 rows on the 14 M model, AMD Zen 4).
+// work is cut into items. It is made once for a forward pass, before its region, and read by all threads. (Made by
+// every thread for every layer, it took 4 % of a pass of 8 rows of the 14 M model on AMD Zen 4.)
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ struct AttentionRun {
 };
 
 struct AttentionPlan {
-  // `kv_rows` stay as they are for as long as the plan is used.
+  // `kv_rows` must stay as they are for as long as the plan is used.
   void Make(std::span<const RowKv> kv_rows, const AttentionOptions& attention_options, int64_t kv_heads,
             int num_threads);
 
   int64_t group() const { return options.num_heads / num_kv_heads; }
-  // Whether item i is all of kv head i, so that a thread's share of the items is its share of the heads.
+  // Whether item i is the whole of kv head i: then a thread's share of the items is its share of the heads.
   bool items_are_heads() const { return num_items == num_kv_heads; }
 
   std::span<const RowKv> rows;
@@ -44,9 +44,9 @@ struct AttentionPlan {
   std::vector<AttentionRow> attention_rows;  // [R]
   std::vector<int32_t> tail_blocks;
   std::vector<TailGroup> tail_groups;
-  int64_t longest = 0;  // positions of a row
-  // An item is rows_per_item rows of a run and heads_per_item heads of a kv head's group, which has `parts` of those.
-  // Items of one kv head stand together, so that a thread finds its keys and values in its cache.
+  int64_t longest = 0;  // most positions of a row
+  // An item is rows_per_item rows of a run by heads_per_item query heads of a kv head's group. A group has `parts` such
+  // parts. Items of one kv head stand together, so that a thread finds its keys and values in its cache.
   int64_t rows_per_item = 1, heads_per_item = 1, parts = 1;
   int64_t num_items = 0;
 
@@ -59,7 +59,7 @@ struct AttentionPlan {
 
   std::vector<int32_t> slots_, lanes_;
   std::vector<uint8_t> value_sources_;
-  std::vector<int64_t> offsets_, source_offsets_;  // of a row in slots_ and lanes_, in value_sources_
+  std::vector<int64_t> offsets_, source_offsets_;  // of a row: its begin in slots_ and lanes_, and in value_sources_
 };
 
 }  // namespace hydrant::kernels

@@ -17,34 +17,36 @@ int64_t RoundToLines(int64_t bytes) { return (bytes + kLineBytes - 1) / kLineByt
 
 int64_t PaddedInputs(int64_t inputs) { return (inputs + kStepInputs - 1) / kStepInputs * kStepInputs; }
 
-// Tiles expand weights once for all code rows of a call, so they take as many as they may.
+// Tiles expand weights once for all code rows of a call, so that a call takes as many code rows as it may.
 int64_t ChunkRows(const KernelTable& table, InputKind kind) {
   if (kind == InputKind::kF32 || !table.multiplies_by_tiles) return kMatmulRows;
   return kind == InputKind::kInt16 ? kMaxCodeRows / 2 : kMaxCodeRows;
 }
 
-// Quads of one row are four bytes here and there of lines that sixteen rows share: threads that wrote them row by row
-// would take each line from one another (7B, 16 rows, two cores with AMX: 4.5 % of a pass). So rows become lines first.
-// Where there are blocks enough for all threads, each thread makes whole ones; else all threads turn lines into quads
-// after all rows.
+// Whether each thread makes whole blocks of quads. A row's quads are four bytes here and there in lines that sixteen
+// rows share: threads that wrote them row by row would take each line from one another (4.5 % of a pass: 7B, 16 rows,
+// two cores with AMX). So rows become lines first. Where there are enough blocks for all threads, each thread makes
+// whole blocks. Otherwise all threads turn lines into quads after all rows are there.
 bool DividesWell(int64_t blocks, int threads) { return blocks % threads == 0 || blocks >= 4 * threads; }
 
-// Panels that stay in a second-level cache (1 or 2 MB) while several chunks of rows go through them.
+// Number of panels that stay in a second-level cache (1 or 2 MB) while several chunks of rows go through them.
 int64_t GroupPanels(const MatmulJob& job) {
   constexpr int64_t kGroupBytes = 512 * 1024;
   const int64_t bytes = job.weight->packed.panel_bytes();
   return std::max<int64_t>(2, kGroupBytes / std::max<int64_t>(1, bytes) / 2 * 2);
 }
 
-// Slices are faster for few rows if a vector has eight lanes too, where inputs stay in L1 (AMD Zen 3, one core, bf16
-// from memory, by slices and by lanes: 8 rows of 256 inputs 27 19, of 704 30 25, of 2,048 19 25 GMAC/s; 6 rows of 2,048
-// 19 20).
+// For few rows slices are faster, also where a vector has only eight lanes, as long as the inputs stay in L1. GMAC/s on
+// one core of AMD Zen 3, bf16 from memory:
+//   rows, inputs   8, 256   8, 704   8, 2,048   6, 2,048
+//   by slices      27       30       19         19
+//   by lanes       19       25       25         20
 bool GoBySlices(int64_t rows, int64_t inputs) {
   constexpr int64_t kL1Bytes = 24 * 1024;
   return rows <= 6 || (rows <= kSliceRows && rows * inputs * int64_t{sizeof(float)} <= kL1Bytes);
 }
 
-// One row as [padded slice][8]; zero past the inputs, so that the vector kernels may multiply there.
+// Packs one row as [padded slice][8], with zeros past the inputs, so that the vector kernels may multiply there.
 void PackSlices(const float* x, int64_t inputs, float* packed) {
   const int64_t slice = SliceOf(inputs), padded = PaddedSliceOf(inputs);
   for (int64_t s = 0; s < kSlices; ++s) {
@@ -178,11 +180,11 @@ void MatmulInput::PlanCodes() {
   }
 }
 
-// The quads of block `block`'s rows, which are lines already: 64 inputs each.
+// Packs the quads of block `block`, whose rows are lines already: groups of 64 inputs.
 void MatmulInput::PackQuads(int64_t block, int64_t group_begin, int64_t group_end) {
   const int64_t padded = PaddedInputs(inputs_), groups = padded / kLineBytes;
   auto* memory = reinterpret_cast<int8_t*>(memory_.get());
-  // Chunks are whole numbers of blocks but for the last, so block b begins with code row 16 b.
+  // Chunks are whole numbers of blocks, except for the last one; so block b begins with code row 16 b.
   const int8_t* lines = memory + lines_offset_ + block * kQuadRows * padded;
   int8_t* quads = memory + block * groups * kQuadRows * kLineBytes;
   for (int64_t g = group_begin; g < group_end; ++g) {

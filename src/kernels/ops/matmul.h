@@ -38,10 +38,13 @@ struct Weight {
   Weight Columns(int64_t begin, int64_t count) const;  // input slice of a float weight
 };
 
-// Rows of a prompt that go fastest through one forward pass, with weights of this kind. More rows read weights less
-// often, fewer stay in the caches between operations. Where tiles multiply, their codes must: each two panels read
-// those of all rows. (Intel with AMX, two cores, prompt of 512 in parts of 128 and 256: 7B w4a8 1,440 and 1,635 ms; on
-// avx512 7,420 and 6,960, embedded model 33.5 and 32.2.)
+// Rows of a prompt that go fastest through one forward pass, with weights of this kind. More rows read the weights less
+// often, but fewer of their activations stay in the caches between operations. Where tiles multiply, the codes must
+// stay there: every two panels read those of all rows. Milliseconds of a prompt of 512 (Intel with AMX, two cores):
+//   rows per pass             128     256
+//   `amx`, 7B w4a8            1,440   1,635
+//   `avx512`, 7B w4a8         7,420   6,960
+//   `avx512`, embedded model   33.5    32.2
 int64_t PromptRows(const KernelTable& table, InputKind kind);
 
 enum class MatmulMode : uint8_t { kStore, kAdd };  // out = x W^T + bias | out += x W^T + bias
@@ -54,9 +57,9 @@ struct MatmulJob {
   MatmulMode mode = MatmulMode::kStore;
 };
 
-// How the panels of a call's jobs are shared out. by_threads: each thread begins with a contiguous part of every job in
-// place of a contiguous part of all, so that outputs of several jobs that belong together are made by one thread.
-// `later`: of this thread; or null.
+// How the panels of a call's jobs are shared out. Normally each thread begins with a contiguous part of all jobs.
+// by_threads: it begins with a contiguous part of every job, so that outputs of several jobs that belong together are
+// made by one thread. `later`: a list for this thread, or null.
 struct MatmulOrder {
   bool by_threads = false;
   PrefetchList* later = nullptr;
@@ -67,29 +70,29 @@ const uint8_t* NextPanels(const Weight& weight, const Weight& then, int64_t pane
 
 class MatmulInput;
 
-// Products of one input among those of a call.
+// The products of one input, as a part of a call.
 struct InputJobs {
   const MatmulInput* input = nullptr;
   std::span<const MatmulJob> jobs;
 };
 
-// Rows x [R, I] ready for matmuls. Reserve outside regions; the others are ops.
+// Rows x [R, I], made ready for matmuls. Call Reserve outside regions; the Load functions are ops.
 class MatmulInput {
  public:
   // Makes room for rows of `inputs` for weights of `kind`.
   void Reserve(const KernelTable& table, InputKind kind, int64_t rows, int64_t inputs);
   // Takes the rows of x as they are.
   void Load(Queue& queue, ConstRows x);
-  // x -> RmsNorm(x) -> ready; `normed` [R, I] receives the normed rows too. Without rows it is not written: for codes
-  // only.
+  // x -> RmsNorm(x) -> ready. `normed` [R, I] receives the normed rows, too. It may have no rows, and is not written
+  // then: for codes only.
   void LoadNormed(Queue& queue, ConstRows x, std::span<const float> weight, float eps, Rows normed);
-  // silu(gate) * up -> ready; `out` [R, I] receives the products too and may be `gate`.
+  // silu(gate) * up -> ready. `out` [R, I] receives these products, too, and may be `gate`.
   void LoadSiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out);
-  // residual + silu(linear) -> ready; `out` [R, I] receives the sums too and may be either.
+  // residual + silu(linear) -> ready. `out` [R, I] receives these sums, too, and may be either input.
   void LoadResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out);
 
-  // An invariant (InternalError) of whoever calls Panels: the job's weight is of the kind and width that are loaded,
-  // and the target reads it; its bias is as long as its outputs.
+  // Throws InternalError for a job that breaks what Panels relies on: its weight must have the loaded kind and width
+  // and a layout that the target reads, and its bias as many numbers as outputs.
   void Check(const MatmulJob& job) const;
   // Serial: outputs 16 * panel_begin .. 16 * panel_end - 1 of job.weight, the first of them in column 0 of `out` [R,
   // ..]. `next` as in PackedMatmulArgs.
@@ -107,7 +110,7 @@ class MatmulInput {
   friend void MatmulSiluMul(Queue& queue, const MatmulInput& input, const MatmulJob& gate, const MatmulJob& up,
                             Rows out);
 
-  // Rows that read the weights together.
+  // Rows for which the weights are read together.
   struct Chunk {
     int64_t first = 0, rows = 0;
     int64_t lane_rows = 0, lanes_offset = 0, slices_offset = 0;  // floats (MatmulArgs)
@@ -149,35 +152,36 @@ class MatmulInput {
   const KernelTable* table_ = nullptr;
   InputKind kind_ = InputKind::kF32;
   int64_t rows_ = 0, inputs_ = 0;
-  bool ready_ = false;  // there was room for them
+  bool ready_ = false;  // whether Reserve has made room for the rows
   std::vector<Chunk> chunks_;
   std::vector<Piece> pieces_;
   std::vector<RowBlock> blocks_;
   std::vector<CodePlace> places_;  // [code rows]
   int64_t lines_offset_ = -1;      // of the code rows one by one, before they become quads; -1: never
-  // Packed floats; or codes, and in lines of their own, as another thread may write to what malloc puts beside them:
+  // Packed floats or codes. Codes lie on lines of their own, since another thread may write to what malloc puts beside
+  // them.
   std::unique_ptr<uint8_t[], FreeLines> memory_;
   int64_t capacity_ = 0;       // of memory_, bytes
   float* scales_ = nullptr;    // [R]
   int32_t* excess_ = nullptr;  // [code rows]
 };
 
-// All weights are of the input's kind. Floats: 8 input slices of ceil(I / 8), each one fused multiply-add chain in
-// input order starting at 0, combined ((0+1)+(2+3))+((4+5)+(6+7)); then + bias; then (kAdd) out + that. Packed: as
-// PackedMatmulArgs says.
+// out = x W^T of all jobs; their weights are of the input's kind. Floats: 8 input slices of ceil(I / 8), each one fused
+// multiply-add chain in input order starting at 0, combined ((0+1)+(2+3))+((4+5)+(6+7)); then + bias; then (kAdd) out +
+// that. Packed: as PackedMatmulArgs says.
 void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs, const MatmulOrder& order = {});
-// Products of several inputs as one op: groups of as many jobs, whose j-th ones have as many outputs. Whoever computes
-// some columns of a j-th job computes them in all groups, in order, so that a job may add to what the one before it
-// made. `before(group, j, first column, columns)` is called right before those columns are computed, by the same
-// thread.
+// Products of several inputs as one op. All groups have the same number of jobs, and their j-th jobs the same number of
+// outputs. The thread that computes some columns of a j-th job computes these columns in all groups, in order, so that
+// a job may add to what the group before it made. `before(group, j, first column, columns)` is called right before
+// these columns are computed, by the same thread.
 using BeforeJob = std::function<void(size_t group, size_t j, int64_t first, int64_t columns)>;
 void MatmulInOrder(Queue& queue, std::span<const InputJobs> groups, const BeforeJob& before);
 
-// out = silu(gate) * up, [R, O], of two weights that read the same input; their own `out` and `mode` are not looked at.
-// The same bits as Matmul of both and SiluMul, without [R, O] of either in memory.
+// out = silu(gate) * up, [R, O], for two weights that read the same input. `out` and `mode` of both jobs are not used.
+// The bits are those of Matmul of both and then SiluMul, but neither product is stored whole.
 void MatmulSiluMul(Queue& queue, const MatmulInput& input, const MatmulJob& gate, const MatmulJob& up, Rows out);
 
-// One weight, outside regions.
+// The product with one weight, outside regions.
 void Matmul(Queue& queue, ConstRows x, const Weight& weight, std::span<const float> bias, Rows out,
             MatmulMode mode = MatmulMode::kStore);
 

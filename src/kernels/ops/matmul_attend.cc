@@ -10,19 +10,25 @@
 namespace hydrant::kernels {
 namespace {
 
-// Outputs that are multiplied before they are attended to: they take less than half of the second-level cache. (Intel
-// with AMX, 7B w4a8, 200, 400, 800 KB over all at once, five runs in turn: 64 rows .97 .98 .98, a prompt by 128 rows
-// 1.03 1.02 1.00.)
+// Size of the outputs that are multiplied before they are attended to: less than half of the second-level cache. Time
+// over that of multiplying all outputs first (Intel with AMX, 7B w4a8, five runs in turn):
+//   size                    200 KB   400 KB   800 KB
+//   64 rows                 0.97     0.98     0.98
+//   a prompt by 128 rows    1.03     1.02     1.00
 constexpr int64_t kPartBytes = 800 * 1024;
 
-// Without tiles: inputs of models that stay in the caches, where a barrier less and results that stay with a thread
-// count. (Intel with AMX, two threads, `avx512`, embedded model of 256 inputs in w8a8, four pairs and three, 1 2 3 4 5
-// 8 rows .97 .96 .96 .96 .96 .94, 1 5 16 32 64 128 rows and a prompt .96 .95 .93 .94 .95 .96 .96; `avx2` 1 4 8 16 rows
-// .97 .95 .96 .96; one thread 1.00 .99 .99 1.00. 1B, 2,048 inputs, in w4a8 .98 .99 .98 .97; 7B, 1 8 16 rows, 1.06 1.02
-// .99: weights come from memory as more streams.)
+// Most inputs for which MatmulAttend pays without tiles: of models that stay in the caches, where it counts that there
+// is a barrier less and that results stay with a thread. Larger weights come from memory, and then as more streams.
+// Time over that of the separate ops (Intel with AMX, two threads; embedded model: 256 inputs, w8a8):
+//   embedded model, `avx512`, 1 to 8 rows              0.94 to 0.97
+//   embedded model, `avx512`, 16 to 128 rows, prompt   0.93 to 0.96
+//   embedded model, `avx2`, 1 to 16 rows               0.95 to 0.97
+//   embedded model, one thread                         0.99 to 1.00
+//   1B (2,048 inputs), w4a8                            0.97 to 0.99
+//   7B, 1, 8 and 16 rows                               1.06, 1.02 and 0.99
 constexpr int64_t kFewInputs = 768;
 
-// Keys and values that wait for attention in the second-level cache, which weights go through meanwhile.
+// Most keys and values that may wait for attention in the second-level cache, while weights go through it.
 constexpr int64_t kWaitingBytes = 512 * 1024;
 
 int64_t PanelsOf(int64_t heads, const KvLayer& kv) { return heads * kv.head_dim / kPanelOutputs; }
@@ -39,7 +45,7 @@ void MatmulQkv(Queue& queue, const MatmulInput& input, const QkvJobs& jobs, cons
   const MatmulJob all[] = {jobs.q, jobs.k, jobs.v};
   const int64_t threads = queue.pool->num_threads(), heads = kv.num_kv_heads;
   const Weight &q = *jobs.q.weight, &k = *jobs.k.weight, &v = *jobs.v.weight;
-  // Of fewer heads than threads RotateStoreAttend goes by rows; tiles like long ranges of panels.
+  // With fewer heads than threads RotateStoreAttend shares rows, not heads. Tiles prefer long ranges of panels.
   MatmulOrder order{.by_threads = heads >= threads && !queue.table->multiplies_by_tiles};
   const bool fetches = queue.table->fetches_lists && q.packed.type == PackedType::kOctets;
   const bool leaves_time = fetches && input.rows() >= kPrefetchRows;

@@ -10,13 +10,17 @@
 namespace hydrant::kernels {
 namespace {
 
-// Panels that a thread takes together at least where tiles multiply: they go by two or four, and each call begins with
-// a step that nothing hides. (Intel with AMX, 7B w4a8, 64 rows, pieces of one panel and of four, three pairs: 245 275
-// 240 -> 232 289 224 ms; 16 rows 142 143 139 -> 141 139 138; eight panels as four.)
+// Least number of panels that a thread takes together where tiles multiply. Tiles take panels by two or four, and each
+// call begins with a step that nothing hides. Milliseconds with pieces of one panel and of four, in three pairs of runs
+// (Intel with AMX, 7B w4a8):
+//   64 rows   245, 275, 240 -> 232, 289, 224
+//   16 rows   142, 143, 139 -> 141, 139, 138
+// Pieces of eight panels are as good as pieces of four.
 constexpr int64_t kTilePanels = 4;
 
-// Panels of the gate, and as many of up, whose outputs stay in a cache until they are multiplied. (Intel with AMX, 7B
-// w4a8, 16 rows, in one run: outputs of 16, 32, 64, 128 KB 127 126 126 127 ms; both products first, then SiluMul: 129.)
+// Number of panels of the gate, and of up, whose outputs stay in a cache until they are multiplied. With outputs of 16,
+// 32 and 128 KB a pass takes 127, 126 and 127 ms, with 64 KB 126 ms. Both whole products first, and then SiluMul, take
+// 129 ms. (Intel with AMX, 7B w4a8, 16 rows, in one run.)
 int64_t GatedPanels(int64_t rows) {
   constexpr int64_t kBytes = 64 * 1024;
   const int64_t panels = kBytes / (std::max<int64_t>(1, rows) * kPanelOutputs * int64_t{sizeof(float)});
@@ -32,7 +36,7 @@ const uint8_t* NextPanels(const Weight& weight, const Weight& then, int64_t pane
   return panel + kTilePanels <= matrix.num_panels() ? matrix.panels + panel * matrix.panel_bytes() : nullptr;
 }
 
-// fn(begin, end) for ranges of `panels` that stand for as many of `weights` weights each.
+// Shares out `panels`, each of which stands for one panel of `weights` weights: fn(begin, end) for ranges of them.
 template <typename Fn>
 void MatmulInput::ForPanels(Queue& queue, int64_t panels, int64_t weights, const Fn& fn) const {
   const int64_t unit = kind_ != InputKind::kF32 && table_->multiplies_by_tiles ? kTilePanels : 1;
@@ -45,9 +49,10 @@ int64_t PromptRows(const KernelTable& table, InputKind kind) {
   return kind == InputKind::kF32 || !table.multiplies_by_tiles ? 256 : kMaxCodeRows;
 }
 
-// The panels of all jobs in one row, of which each thread begins with a contiguous part: one stream per weight. (7B,
-// w4a8, AMD Zen 4, 2 cores that other guests disturb: 8 rows in .93, 16 in .97 of the time that fixed parts take.)
-// by_threads: the first part of all jobs, then their second, as many parts as threads.
+// The panels of all jobs stand in one row, and each thread begins with a contiguous part of it: one stream per weight.
+// Threads that are done early take panels from the others. (In place of fixed parts: 0.93 of the time with 8 rows, 0.97
+// with 16; 7B w4a8, AMD Zen 4, 2 cores that other guests disturb.) by_threads: as many parts as threads; the row holds
+// the first part of every job, then the second part of every job, and so on.
 void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> jobs, const MatmulOrder& order) {
   int64_t panels = 0;
   for (const MatmulJob& job : jobs) {
@@ -57,7 +62,7 @@ void Matmul(Queue& queue, const MatmulInput& input, std::span<const MatmulJob> j
   }
   const int64_t parts = order.by_threads ? queue.pool->num_threads() : 1;
   input.ForPanels(queue, panels, 1, [&](int64_t begin, int64_t end) {
-    int64_t row = 0;  // where in it the job's part begins
+    int64_t row = 0;  // where in the row of panels this part begins
     for (int64_t part = 0; part < parts; ++part) {
       for (const MatmulJob& job : jobs) {
         const int64_t all = job.weight->num_panels(), first = all * part / parts, last = all * (part + 1) / parts;
@@ -84,7 +89,7 @@ void MatmulInOrder(Queue& queue, std::span<const InputJobs> groups, const Before
     if (group.input->rows_ > tallest->rows_) tallest = group.input;
   }
   tallest->ForPanels(queue, panels, static_cast<int64_t>(groups.size()), [&](int64_t begin, int64_t end) {
-    int64_t first = 0;  // of the job
+    int64_t first = 0;  // where in the row of panels the job begins
     for (size_t j = 0; j < jobs.size(); ++j) {
       const int64_t count = jobs[j].weight->num_panels();
       const int64_t from = std::max(begin - first, int64_t{0}), to = std::min(end - first, count);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where ops run, and how their work is divided. An op may be called in two ways. Outside a region it forks and joins by
 // itself. Inside a region every thread of the pool runs the same code and calls the same ops in the same order, each
-// with its own Queue: an op then does this thread's share and ends in a barrier, but where its comment says otherwise.
-// One region per forward pass instead of a fork and join per op: on a 14 M model those would be a third of a step
+// with its own Queue. An op then does this thread's share and ends in a barrier, unless its comment says otherwise. A
+// forward pass is one region: a fork and join for each op would take a third of a step on a 14 M model
 // (docs/benchmarks).
 #pragma once
 
@@ -23,15 +23,15 @@ struct Queue {
   bool alone = false;   // inside a region: this thread does all of an op and waits for nobody
 
   bool in_region() const { return thread_idx >= 0; }
-  // For ops on rows that no other thread touches. Small work is done sooner by every thread for itself than shared.
+  // For ops on rows that no other thread touches. Small work is done sooner by every thread for itself than shared out.
   Queue Alone() const { return {pool, table, thread_idx, true}; }
 };
 
 // Below about this many operations a second thread costs more than it brings (a fork and join is 1 to 2 microseconds).
 inline constexpr int64_t kOperationsWorthAThread = 16384;
 
-// Waits inside a region until every thread is here: what they wrote before is visible after. Alone there is nothing to
-// wait for.
+// Waits inside a region until all threads are here. What they wrote before is visible afterwards. A queue that is alone
+// has nobody to wait for.
 inline void Sync(Queue& queue) {
   if (queue.in_region() && !queue.alone) queue.pool->Barrier();
 }
@@ -54,15 +54,15 @@ void ForOwnItems(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& 
   if (begin < end) fn(begin, end);
 }
 
-// The same; ends in Sync.
+// The same, with a Sync at the end.
 template <typename Fn>
 void ForItems(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& fn) {
   ForOwnItems(queue, count, operations_per_item, fn);
   Sync(queue);
 }
 
-// From about this many operations an op of a region takes some hundred microseconds: then it pays to even out the
-// threads.
+// From about this many operations on, an op of a region takes some hundred microseconds. Then it pays to share ranges
+// out to whichever thread is free.
 inline constexpr int64_t kOperationsWorthSharing = 128 * kOperationsWorthAThread;
 
 inline bool SharesItems(const Queue& queue, int64_t count, int64_t operations_per_item) {
@@ -71,7 +71,8 @@ inline bool SharesItems(const Queue& queue, int64_t count, int64_t operations_pe
          count <= base::ThreadPool::kMostShared;
 }
 
-// ForItems for long work: inside a region too the ranges go to whoever is free, and a thread may get several.
+// ForItems for long work: inside a region, too, the ranges go to whichever thread is free, and a thread may get
+// several.
 template <typename Fn>
 void ForItemsShared(Queue& queue, int64_t count, int64_t operations_per_item, Fn&& fn) {
   if (!SharesItems(queue, count, operations_per_item)) {
@@ -83,7 +84,7 @@ void ForItemsShared(Queue& queue, int64_t count, int64_t operations_per_item, Fn
   Sync(queue);
 }
 
-// Runs fn(queue) on every thread as one region. Nested regions are the outer one.
+// Runs fn(queue) on every thread as one region. A nested region is a part of the outer one.
 template <typename Fn>
 void Region(Queue& queue, Fn&& fn) {
   if (queue.in_region()) {

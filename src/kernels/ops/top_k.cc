@@ -12,16 +12,16 @@ namespace hydrant::kernels {
 namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
-// Outputs at a time: with 16 rows 32 KB of logits, which stay in the first two cache levels.
+// Panels whose logits are computed at a time: 32 KB of logits with 16 rows, which stay in the first two cache levels.
 constexpr int64_t kPanelsAtATime = 32;
-// Panels of an ExpSum, which no two threads share.
+// Panels of one ExpSum. No two threads share them.
 constexpr int64_t kUnitPanels = kExpSumScores / kPanelOutputs;
 static_assert(kPanelsAtATime % kUnitPanels == 0);
-constexpr int64_t kGroup = 16;  // scores compared with the worst kept at once
+constexpr int64_t kGroup = 16;  // scores that are compared at once with the worst score kept
 
 int64_t UnitsOf(int64_t outputs) { return (outputs + kExpSumScores - 1) / kExpSumScores; }
 
-// logit -> score
+// Turns logits into the scores of a rule.
 void Rescore(const TopKRule& rule, const int32_t* tokens, int64_t first, std::span<float> scores) {
   if (rule.noise == nullptr) return;
   const float* noise = tokens == nullptr ? rule.noise + first : rule.noise;
@@ -43,13 +43,13 @@ void ToProbabilities(std::span<const ExpSum> all, std::span<float> scores) {
 void BestTokens::Start(int32_t k) {
   k_ = static_cast<size_t>(std::max(k, 0));
   best_.clear();
-  // A line more, never written: what malloc puts behind it may be another thread's.
+  // Room for one line more, which is never written: what malloc puts behind it may be another thread's.
   best_.reserve(k_ + 64 / sizeof(ScoredToken));
 }
 
 void BestTokens::Insert(float score, int32_t token) {
   if (best_.size() == k_) best_.pop_back();
-  // Behind all that are as good: their tokens are lower.
+  // Behind all entries with the same score, because their tokens are lower.
   const auto place = std::ranges::upper_bound(best_, score, std::greater<>(), &ScoredToken::score);
   best_.insert(place, {score, token});
 }
@@ -94,7 +94,7 @@ void TopKOutput::Reserve(int num_threads, std::span<const TopKRule> rules, int64
   }
 }
 
-// Threads have ascending ranges of tokens: those of an earlier thread win ties.
+// Threads have ascending ranges of tokens, so that an earlier thread wins ties.
 std::span<const int32_t> TopKOutput::Row(int64_t r) {
   const auto row = static_cast<size_t>(r);
   const size_t k = best_.front()[row].k();

@@ -45,7 +45,7 @@ class alignas(64) BestTokens {
   std::vector<ScoredToken> best_;
 };
 
-// scores -> exp(score) over the sum of all exp, a softmax; `all`: every score's part, in order.
+// Turns scores into probabilities: exp(score) over the sum of all exp. `all`: the ExpSums of all scores, in order.
 void ToProbabilities(std::span<const ExpSum> all, std::span<float> scores);
 
 // Room for the rows of one MatmulTopK and its result.
@@ -55,7 +55,8 @@ class TopKOutput {
   void Reserve(int num_threads, std::span<const TopKRule> rules, int64_t outputs);
   // After the region: candidates of a row, best first; ties to the lower token. Good until the next call.
   std::span<const int32_t> Row(int64_t r);
-  // Of the tokens that Row gave last; empty where they were not wanted. The same for any number of threads.
+  // Probabilities of the tokens that Row gave last, the same for any number of threads. Empty where they were not
+  // wanted.
   std::span<const float> probabilities() const { return probabilities_; }
 
  private:

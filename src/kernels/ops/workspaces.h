@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ops of a region write what only the ops after them read: one workspace for all threads, which share the work
-// out, or one for each, which does all of it by itself and waits for nobody. Small work is done sooner alone: sharing
-// it out costs a barrier, and half of the result has to come from another core (AMD Zen 4 guest, two threads: 0.3 us
-// where their cores share a cache, more than 1 us where they do not).
+// Where the ops of a region write what only the ops after them read. There is either one workspace for all threads,
+// which share the work out, or one for each thread, which then does all of the work by itself and waits for nobody.
+// Small work is done sooner that way: sharing it out costs a barrier, and half of the result has to come from another
+// core. (On an AMD Zen 4 guest with two threads that is 0.3 us where their cores share a cache, and more than 1 us
+// where they do not.)
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ class Workspaces {
  public:
   explicit Workspaces(int num_threads) : all_(static_cast<size_t>(num_threads)) {}
 
-  // Outside regions: the workspaces that the next ones use.
+  // Chooses, outside regions, the workspaces that the next regions use, and returns them.
   std::span<T> Choose(bool alone) {
     alone_ = alone;
     return in_use();

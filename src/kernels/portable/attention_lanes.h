@@ -60,7 +60,7 @@ inline void StoreF16(uint16_t* to, const Lanes& a) {
   for (int i = 0; i < 16; ++i) to[i] = F16Bits(a.v[i]);
 }
 
-// A step of a chain: sums += a * b over kDims dimensions, or over kPositions positions.
+// One step of a chain: sums += a * b over kDims dimensions (scores), or over kPositions positions (outputs).
 template <FloatType kType>
 struct Steps {
   using Wide = Lanes;
@@ -73,8 +73,8 @@ struct Steps {
   static Wide Broadcast(const uint32_t* p, int64_t) { return Set(__builtin_bit_cast(float, *p)); }
   static Lanes MulAdd(const Wide& a, const Wide& b, const Lanes& sums) { return Fma(a, b, sums); }
 };
-// The order of vdpbf16ps: odd members of the pairs first, then even ones. The instruction also flushes denormals; that
-// is left out here: it shows only where a weighted sum is below 1e-37.
+// The order of vdpbf16ps: odd members of the pairs first, then even ones. The instruction also flushes denormals. That
+// is left out here, which shows only where a weighted sum is below 1e-37.
 template <>
 struct Steps<FloatType::kBF16> {
   struct Wide {
@@ -97,7 +97,7 @@ struct Steps<FloatType::kBF16> {
   }
 };
 
-// 32 weights as ValueTile takes them; returns sums + these, as rounded.
+// Stores 32 weights as ValueTile takes them. Returns sums plus the weights as they were rounded.
 template <FloatType kType>
 inline Lanes StoreWeights(uint32_t* to, const Lanes& low, const Lanes& high, const Lanes& sums) {
   Store(reinterpret_cast<float*>(to), low);

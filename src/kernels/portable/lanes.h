@@ -69,7 +69,7 @@ inline float WidenHalf(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const uint32_t magnitude = bits & 0x7fffu;
   if (magnitude >= 0x7c00u) return __builtin_bit_cast(float, sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
-  // As an f32 with the exponent 112 too small: the multiplication by 2^112 is exact, subnormals included.
+  // Reads the bits as an f32 whose exponent is 112 too small. Multiplying by 2^112 is exact, also for subnormals.
   const float value = __builtin_bit_cast(float, magnitude << 13) * 0x1p112F;
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, value) | sign);
 }

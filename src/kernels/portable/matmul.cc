@@ -21,10 +21,10 @@ float WeightAt(const MatmulArgs& args, int64_t output, int64_t input) {
   return Float16ToFloat(bits);
 }
 
-constexpr int64_t kSteps = 64;  // of weights decoded at a time
+constexpr int64_t kSteps = 64;  // steps of weights that are decoded at a time
 
-// weights[j][s] = input step + j of slice s of one output. Slices are padded to whole groups of 8 steps with zeros,
-// which turn a -0 into +0: as in the vector kernels.
+// weights[j][s] = input step + j of slice s of one output. As in the vector kernels, slices are padded with zeros to
+// whole groups of 8 steps, and adding these turns a -0 into +0.
 void Decode(const MatmulArgs& args, int64_t output, int64_t step, int64_t steps, float (*weights)[kSlices]) {
   for (int64_t j = 0; j < steps; ++j) {
     for (int64_t s = 0; s < kSlices; ++s) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain loops, as far as the compiler takes them: what the portable kernels could reach, not what the machine could.
+// Plain loops, as fast as the compiler makes them: what the portable kernels could reach, not what the machine could.
 #include <cstring>
 
 #include "kernels/portable/entries.h"
@@ -28,7 +28,7 @@ uint64_t ReadLines(const uint8_t* data, int64_t bytes) {
   return sum;
 }
 
-// Fused multiply-adds: without -mfma calls of the C library, and so they are in the portable kernels.
+// Fused multiply-adds. Without -mfma each is a call of the C library, as in the portable kernels.
 PeakResult MultiplyF32(int64_t rounds) {
   float a[kAccumulators], b[kAccumulators], sums[kAccumulators];
   for (int64_t k = 0; k < kAccumulators; ++k) {

@@ -18,7 +18,7 @@
 namespace hydrant::kernels {
 namespace {
 
-// While it lives, one at a time. Trapped code runs on the thread that made it.
+// Traps tile instructions while it lives. There may be one at a time, and the code must run on the thread that made it.
 class TileTrap {
  public:
   TileTrap() {
@@ -102,8 +102,8 @@ class TileTrap {
     return true;
   }
 
-  // A processor that has tiles, which the system refuses, executes LDTILECFG and TILERELEASE: what it is configured as
-  // is then in the signal's frame. Where in its XSAVE area, or 0.
+  // Where the system refuses tiles, a processor that has them still executes LDTILECFG and TILERELEASE. The
+  // configuration is then in the signal's frame. Returns its place in the frame's XSAVE area, or 0.
   static int64_t ConfigInFrame() {
     constexpr unsigned kTiles = 1U << 24, kConfigComponent = 17;
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

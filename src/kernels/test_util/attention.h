@@ -56,7 +56,7 @@ struct TestCache {
     StoreKv(queue, k, v, rows, kv);
   }
 
-  // The layout, written down a second time: [head][block][keys, values].
+  // Where element d of a slot lies: the layout, [head][block][keys, values], written down a second time.
   const uint8_t* At(bool value, int64_t kv_head, int64_t slot, int64_t d) const {
     const int64_t dim = shape.head_dim, value_dim = (dim + 15) / 16 * 16, place = slot % 32;
     const auto num_blocks = static_cast<int64_t>(blocks.size()) + 1;  // block 0 is not ours
@@ -120,7 +120,7 @@ struct TreeAndChains {
   }
 };
 
-// ForEveryQueue, and the form of avx512's attention that this machine would not choose.
+// ForEveryQueue, and also the form of avx512's attention that this machine would not choose.
 template <typename Fn>
 void ForEveryAttention(const Fn& fn) {
   ForEveryQueue(fn);

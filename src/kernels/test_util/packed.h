@@ -53,7 +53,7 @@ class GuardedArray {
   T* data_ = nullptr;
 };
 
-// AvailableKernels, and the ways of avx2's and avx512's packed matmul that this machine would not choose.
+// AvailableKernels, and also the forms of avx2's and avx512's packed matmul that this machine would not choose.
 inline std::vector<const KernelTable*> PackedKernels() {
   std::vector<const KernelTable*> tables = AvailableKernels();
 #if defined(__x86_64__)
@@ -74,7 +74,8 @@ inline std::vector<const KernelTable*> PackedKernels() {
   return tables;
 }
 
-// kExtreme: the largest magnitudes of either sign at random. kLargest: those that sum up, 127 (-128 in low planes).
+// kExtreme: at random, the largest magnitude of either sign. kLargest: values whose sum is largest: 127, or -128 in low
+// planes.
 enum class Values : uint8_t { kRandom, kExtreme, kLargest };
 
 // One of lowest .. 127.
@@ -109,7 +110,7 @@ class TestPackedMatrix {
   const PackedMatrix& matrix() const { return matrix_; }
   float row_scale(int64_t output) const { return row_scales_[output]; }
 
-  // By the words of packed.h.
+  // A weight as packed.h describes it.
   int32_t At(int64_t output, int64_t input) const {
     const uint8_t* panel = matrix_.panels + output / kPanelOutputs * matrix_.panel_bytes();
     const uint8_t* codes = panel + matrix_.code_offset();
@@ -202,7 +203,7 @@ class TestCodes {
     ASSERT_EQ(first, code_rows_) << table.name << ": plan_row_blocks loses rows";
   }
 
-  // For the table of the last PackFor. Still without bias, out, out_stride, add.
+  // Arguments for the table of the last PackFor. Bias, out, out_stride and add are left to the caller.
   PackedMatmulArgs Args(const PackedMatrix& matrix) const {
     PackedMatmulArgs args;
     args.type = matrix.type;
