@@ -8,30 +8,6 @@
 #include "kernels/ops/matmul_attend.h"
 
 namespace hydrant::model {
-namespace {
-
-// Largest number of floats of gate and up together for which both products are made whole and only then go through
-// SiLU. Up to this size they stay in the caches in between, and a few long calls are faster. Larger products are made
-// part by part (MatmulSiluMul). Time of whole products over that of part by part:
-//   embedded model, `avx512` on Intel, 5, 9, 17 rows   1.3 to 2.2 % less
-//   7B, `amx`, 4 rows (88,064 floats)                  0.5 % more
-//   7B, `amx`, 64 rows                                 4 % more
-constexpr int64_t kCachedInner = 32 * 1024;
-
-// Largest number of floats of the rows [R, D] for which every thread makes the products' inputs of all rows by itself.
-// Larger ones are shared out among the threads. A single row is never shared out, also not with its inner width F: the
-// other threads would only wait. Milliseconds of a pass, shared out -> each thread by itself (embedded model, D = 256,
-// w8a8, AMD Zen 4, two threads):
-//   rows   cores that share a cache   cores that do not
-//   1      0.152 -> 0.150             0.210 -> 0.192
-//   3      0.203 -> 0.205             0.327 -> 0.313
-//   4      0.236 -> 0.240             0.389 -> 0.384
-//   5      0.287 -> 0.289             0.490 -> 0.467
-//   6      0.336 -> 0.340             0.548 -> 0.536
-// Two rows of the inner width (F = 704) are shared out: SiLU by each thread took 0.164 -> 0.169 and 0.257 -> 0.263 ms.
-constexpr int64_t kFloatsAlone = 1536;
-
-}  // namespace
 
 void InputByKind::Uses(const Linear& linear) { used_[static_cast<size_t>(linear.view().kind)] = true; }
 
@@ -77,8 +53,8 @@ void LayerRunner::Reserve(std::span<const kernels::RowKv> kv_rows, int64_t outpu
   for (Matrix* narrow : {&k_, &v_}) narrow->Resize(rows, kv_width);
   context_.Resize(outputs, q_width);
   inner_.Resize(outputs, config_.intermediate_size);
-  up_.Resize(2 * outputs * config_.intermediate_size <= kCachedInner ? outputs : 0, config_.intermediate_size);
-  for (Workspace& workspace : workspaces_.Choose(rows == 1 || rows * config_.hidden_size <= kFloatsAlone)) {
+  up_.Resize(kernels::IsInnerWhole(outputs, config_.intermediate_size) ? outputs : 0, config_.intermediate_size);
+  for (Workspace& workspace : workspaces_.Choose(kernels::AreInputsAlone(rows, config_.hidden_size))) {
     workspace.normed.Resize(workspace.hidden.UsesFloats() ? rows : 0, config_.hidden_size);
     workspace.hidden.Reserve(*table_, rows, config_.hidden_size);
     if (outputs < rows) workspace.last.Reserve(*table_, outputs, config_.hidden_size);

@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "draft/heads/head_stack.h"
 
+#include "kernels/ops/small_work.h"
+
 namespace hydrant::draft {
-namespace {
-
-// Most multiplications of a low-bit block that every thread does whole, by itself: two rows of the embedded model's 256
-// x 256. Floats are always shared out. Milliseconds of a level (embedded model, AMD Zen 4, two threads that share a
-// cache):
-//   weights, rows   each thread by itself   shared out
-//   w8a8, 4 rows    0.016                   0.014
-//   bf16, 4 rows    0.071                   0.059
-//   bf16, 1 row     0.034                   0.029
-constexpr int64_t kMostAlone = int64_t{1} << 17;
-
-}  // namespace
 
 uint64_t BytesOf(const Head& head) {
   uint64_t bytes = head.lm_head.bytes();
@@ -24,10 +14,6 @@ uint64_t BytesOf(const Head& head) {
 int32_t WantedLayer(const HeadsInfo& info, const model::ModelConfig& base) {
   if (info.hidden_layer_offset == 0) return model::kAfterFinalNorm;
   return static_cast<int32_t>(base.num_layers - info.hidden_layer_offset);
-}
-
-bool BetterAlone(bool floats, int64_t rows, int64_t hidden_size) {
-  return !floats && rows * hidden_size * hidden_size <= kMostAlone;
 }
 
 HeadRunner::HeadRunner(const kernels::Queue* queue) : table_(queue->table), workspaces_(queue->pool->num_threads()) {}
@@ -41,7 +27,7 @@ void HeadRunner::Uses(const Head& head) {
 
 void HeadRunner::Reserve(int64_t rows, int64_t hidden_size) {
   const bool floats = workspaces_.all().front().input.UsesFloats();
-  for (Workspace& workspace : workspaces_.Choose(BetterAlone(floats, rows, hidden_size))) {
+  for (Workspace& workspace : workspaces_.Choose(kernels::IsSquareAlone(floats, rows, hidden_size))) {
     workspace.input.Reserve(*table_, rows, hidden_size);
     workspace.x.Resize(rows, hidden_size);
     workspace.linear.Resize(rows, hidden_size);

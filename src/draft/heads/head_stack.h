@@ -33,10 +33,6 @@ struct HeadOutput {
   kernels::TopKOutput* best = nullptr;
 };
 
-// Whether every thread should compute the whole product of these rows with a [D, D] matrix by itself, so that none
-// waits for the others (kernels/ops/workspaces.h).
-bool BetterAlone(bool floats, int64_t rows, int64_t hidden_size);
-
 // Runs blocks and lm head over rows: x -> x + silu(block(x)), then logits.
 class HeadRunner {
  public:

@@ -143,14 +143,14 @@ void ExpectRowsDoNotDependOnTheWay(quant::WeightFormat format) {
 }
 
 TEST(HeadRunnerTest, EveryThreadForItselfOrTogetherTheRowsAreTheSame) {
-  ASSERT_TRUE(BetterAlone(false, kFew, kHidden));
-  ASSERT_FALSE(BetterAlone(false, kMany, kHidden));
+  ASSERT_TRUE(kernels::IsSquareAlone(false, kFew, kHidden));
+  ASSERT_FALSE(kernels::IsSquareAlone(false, kMany, kHidden));
   ExpectRowsDoNotDependOnTheWay(quant::WeightFormat::kW8A8);
   ExpectRowsDoNotDependOnTheWay(quant::WeightFormat::kW4A16);
 }
 
 TEST(HeadRunnerTest, FloatsAreSharedOut) {
-  ASSERT_FALSE(BetterAlone(true, 1, kHidden));
+  ASSERT_FALSE(kernels::IsSquareAlone(true, 1, kHidden));
   ExpectRowsDoNotDependOnTheWay(quant::WeightFormat::kStored);
 }
 

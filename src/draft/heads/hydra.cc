@@ -12,6 +12,7 @@
 #include "draft/heads/head_stack.h"
 #include "draft/heads/hydra_weights.h"
 #include "draft/heads/prefix_layer.h"
+#include "kernels/ops/small_work.h"
 
 namespace hydrant::draft {
 namespace {
@@ -265,7 +266,7 @@ class Hydra : public Drafter {
     int32_t most = 0;  // rows of a level
     for (size_t d = 0; d + 1 < level_begin_.size(); ++d) most = std::max(most, level_begin_[d + 1] - level_begin_[d]);
     const bool floats = workspaces_.all().front().inputs.front().UsesFloats();
-    for (Workspace& workspace : workspaces_.Choose(BetterAlone(floats, most, width))) {
+    for (Workspace& workspace : workspaces_.Choose(kernels::IsSquareAlone(floats, most, width))) {
       workspace.inputs.front().Reserve(*queue_->table, hidden_.rows(), width);
     }
   }

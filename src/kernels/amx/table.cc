@@ -12,20 +12,16 @@
 namespace hydrant::kernels {
 namespace {
 
+#include "kernels/amx/table_inl.h"
 #include "kernels/avx512/table_inl.h"
 
-// All processors with AMX are Intel's: they read in turns, and their bf16 dot products are slow.
+// Processors with AMX are Intel's: they read in turns, and their bf16 dot products are slow.
 constexpr KernelTable AmxTable() {
-  KernelTable table = Avx512Table(true, true);
+  KernelTable table = WithTiles(Avx512Table(true, true));
   table.name = table.target = "amx";
   table.packed_matmul = PackedMatmulAmx;
-  table.reads_lines = true;
-  table.reads_interleaved = false;
-  table.plan_row_blocks = PlanRowBlocksTiles;
-  table.quad_codes = table.multiplies_by_tiles = true;
   table.pack_quads = PackQuadsAvx512;
   table.attention = AttentionAmx;
-  table.attends_by_tiles = true;
   table.peak = &kPeakAmx;
   return table;
 }

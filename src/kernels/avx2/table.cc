@@ -33,15 +33,7 @@ constexpr KernelTable Avx2Table(bool reads_in_turns) {
   table.attention = AttentionAvx2;
   table.store_kv = StoreKvAvx2;
   table.peak = &kPeakAvx2;
-  table.rms_norm = RmsNormKernel;
-  table.rope_table = RopeTableKernel;
-  table.rope = RopeKernel;
-  table.silu_mul = SiluMulKernel;
-  table.residual_silu = ResidualSiluKernel;
-  table.exp_sums = ExpSumsKernel;
-  table.widen = WidenKernel;
-  table.gumbel_row = GumbelRowInline;
-  return table;
+  return WithRowwise(table);
 }
 
 // Processors that have AVX-VNNI and no AVX-512 are Intel's: PackedMatmulAvxVnni always reads in turns.

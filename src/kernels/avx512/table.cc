@@ -11,19 +11,15 @@
 namespace hydrant::kernels {
 namespace {
 
+#include "kernels/amx/table_inl.h"
 #include "kernels/avx512/table_inl.h"
 
 constexpr KernelTable AmxTwinTable() {
-  KernelTable table = Avx512Table(true, true);
+  KernelTable table = WithTiles(Avx512Table(true, true));
   table.name = table.target = "amx-twin";
   table.packed_matmul = PackedMatmulAmxTwinAvx512;
-  table.reads_lines = true;
-  table.reads_interleaved = false;
-  table.plan_row_blocks = PlanRowBlocksTiles;
-  table.quad_codes = table.multiplies_by_tiles = true;
   table.pack_quads = PackQuadsAvx512;
   table.attention = AttentionAmxTwinAvx512;
-  table.attends_by_tiles = true;
   return table;
 }
 

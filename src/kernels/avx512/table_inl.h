@@ -23,13 +23,5 @@ constexpr KernelTable Avx512Table(bool reads_in_turns, bool slow_bf16_dots) {
   table.attention = slow_bf16_dots ? AttentionFusedAvx512 : AttentionAvx512;
   table.store_kv = StoreKvAvx512;
   table.peak = &kPeakAvx512;
-  table.rms_norm = RmsNormKernel;
-  table.rope_table = RopeTableKernel;
-  table.rope = RopeKernel;
-  table.silu_mul = SiluMulKernel;
-  table.residual_silu = ResidualSiluKernel;
-  table.exp_sums = ExpSumsKernel;
-  table.widen = WidenKernel;
-  table.gumbel_row = GumbelRowInline;
-  return table;
+  return WithRowwise(table);
 }

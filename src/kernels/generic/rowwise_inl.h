@@ -129,3 +129,16 @@ void ExpSumsKernel(const float* x, int64_t n, ExpSum* out) {
     *out++ = {largest, TreeSum(sums)};
   }
 }
+
+// The table with the kernels of this file, and with the noise (generic/noise_inl.h).
+constexpr KernelTable WithRowwise(KernelTable table) {
+  table.rms_norm = RmsNormKernel;
+  table.rope_table = RopeTableKernel;
+  table.rope = RopeKernel;
+  table.silu_mul = SiluMulKernel;
+  table.residual_silu = ResidualSiluKernel;
+  table.exp_sums = ExpSumsKernel;
+  table.widen = WidenKernel;
+  table.gumbel_row = GumbelRowInline;
+  return table;
+}

@@ -27,27 +27,17 @@ constexpr KernelTable PortableTable() {
   table.attention = AttentionPortable;
   table.store_kv = StoreKvPortable;
   table.peak = &kPeakPortable;
-  table.rms_norm = RmsNormKernel;
-  table.rope_table = RopeTableKernel;
-  table.rope = RopeKernel;
-  table.silu_mul = SiluMulKernel;
-  table.residual_silu = ResidualSiluKernel;
-  table.exp_sums = ExpSumsKernel;
-  table.widen = WidenKernel;
-  table.gumbel_row = GumbelRowInline;
-  return table;
+  return WithRowwise(table);
 }
 
+#include "kernels/amx/table_inl.h"
+
 constexpr KernelTable AmxTwinTable() {
-  KernelTable table = PortableTable();
+  KernelTable table = WithTiles(PortableTable());
   table.name = table.target = "amx-twin";
   table.packed_matmul = PackedMatmulAmxTwin;
-  table.reads_interleaved = false;
-  table.plan_row_blocks = PlanRowBlocksTiles;
-  table.quad_codes = table.multiplies_by_tiles = true;
   table.pack_quads = PackQuadsPortable;
   table.attention = AttentionAmxTwin;
-  table.attends_by_tiles = true;
   return table;
 }
 
