@@ -54,7 +54,7 @@ void CheckTarget(const std::string& target, bool replace, const std::vector<std:
   std::error_code ignored;
   if (!fs::exists(fs::symlink_status(target, ignored))) return;
   if (!replace)
-    throw FileError(target, "exists already", "name another folder, or replace it by ConvertOptions::replace");
+    throw FileError(target, "exists already", "name another folder, or replace it with ConvertOptions::replace");
   if (fs::is_symlink(target, ignored)) {
     throw FileError(target, "is a link, expected a folder that can be replaced", "name the folder that it leads to");
   }

@@ -35,8 +35,8 @@ TEST(HeadNamesTest, KnowsLora) {
 // One "q.lora_A.weight" and one "q.lora_B.weight" of two bf16 values each.
 std::string Adapter(const std::string& b_values) {
   return test_archives::Safetensors(R"({"q.lora_A.weight":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},)"
-                           R"("q.lora_B.weight":{"dtype":"BF16","shape":[2],"data_offsets":[4,8]}})",
-                           "\x01\x02\x03\x04" + b_values);
+                                    R"("q.lora_B.weight":{"dtype":"BF16","shape":[2],"data_offsets":[4,8]}})",
+                                    "\x01\x02\x03\x04" + b_values);
 }
 
 TEST(HeadNamesTest, AllowsOnlyZeroLoraB) {

@@ -69,9 +69,10 @@ TEST_F(ShardedTest, RefusesAnIndexThatDoesNotMatchTheShards) {
 TEST_F(ShardedTest, TakesATensorThatTheIndexDoesNotList) {
   const std::string path = folder_.Write("model.safetensors.index.json", R"({"weight_map":{"b":"2.safetensors"}})");
   EXPECT_THAT(OpenShardedCheckpoint(path)->Names(), ElementsAre("b"));  // an unnamed shard is not read
-  folder_.Write("2.safetensors", test_archives::Safetensors(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-                                                   R"("more":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-                                                   "ab"));
+  folder_.Write("2.safetensors",
+                test_archives::Safetensors(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                           R"("more":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                                           "ab"));
   const auto source = OpenShardedCheckpoint(path);
   EXPECT_THAT(source->Names(), ElementsAre("b", "more"));
   EXPECT_EQ(source->Find("more")->file, folder_.path() + "/2.safetensors");

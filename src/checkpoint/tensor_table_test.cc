@@ -13,14 +13,15 @@ namespace {
 
 using ::testing::ElementsAre;
 
-const std::string kFile =
-    test_archives::Safetensors(R"({"__metadata__":{"tied":"w"},"w":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]},)"
-                      R"("ids":{"dtype":"I32","shape":[1],"data_offsets":[12,16]}})",
-                      std::string(16, '\0'));
+const std::string kFile = test_archives::Safetensors(
+    R"({"__metadata__":{"tied":"w"},"w":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]},)"
+    R"("ids":{"dtype":"I32","shape":[1],"data_offsets":[12,16]}})",
+    std::string(16, '\0'));
 
 class TensorTableTest : public ::testing::Test {
  protected:
-  TensorTableTest() : source_(ReadSafetensors(test_archives::InMemory("heads.pt", kFile))), loader_(*source_, "d/config.json") {}
+  TensorTableTest()
+      : source_(ReadSafetensors(test_archives::InMemory("heads.pt", kFile))), loader_(*source_, "d/config.json") {}
 
   template <typename Action>
   static FileError Refused(Action action) {

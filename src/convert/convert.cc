@@ -325,7 +325,7 @@ void CheckOptions(const ConvertOptions& options, const load::FolderKind& kind) {
                     "leave it out, and convert the heads' folder by itself with ConvertOptions::model");
   }
   if (!kind.base && options.model.empty()) {
-    throw UserError("heads need their base's sizes", "name its folder in ConvertOptions::model");
+    throw UserError("heads need their base's sizes", "name its folder with ConvertOptions::model");
   }
   if (kind.base && !options.model.empty()) {
     throw UserError("ConvertOptions::model is for heads, and " + options.in + " holds a base model", "leave it out");

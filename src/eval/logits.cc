@@ -15,7 +15,7 @@ namespace {
 
 void CheckPath(const load::LoadedModel& loaded, const std::vector<int32_t>& path) {
   if (path.empty()) return;
-  if (!loaded.drafter) throw UserError("EvalLogits::path needs heads", "name their folder in EngineOptions::draft");
+  if (!loaded.drafter) throw UserError("EvalLogits::path needs heads", "name their folder with EngineOptions::draft");
   if (static_cast<int64_t>(path.size()) > loaded.drafter->max_depth()) {
     throw UserError("EvalLogits::path has " + std::to_string(path.size()) + " tokens, but there are " +
                     std::to_string(loaded.drafter->max_depth()) + " heads");

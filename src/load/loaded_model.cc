@@ -20,7 +20,7 @@ namespace hydrant::load {
 namespace {
 
 void CheckOptions(const EngineOptions& options) {
-  if (options.model.empty()) throw UserError("no model given", "name its folder in EngineOptions::model");
+  if (options.model.empty()) throw UserError("no model given", "name its folder with EngineOptions::model");
   static_cast<void>(kernels::KernelsFor(options.cpu_target));
   if (options.threads < 0 || options.threads > 1024) {
     throw UserError("EngineOptions::threads is " + std::to_string(options.threads) + ", expected 0 (all) to 1024");
@@ -31,7 +31,7 @@ void CheckOptions(const EngineOptions& options) {
   }
   const bool cuts_vocab = !options.draft_vocab.empty() || !options.draft_vocab_text.empty();
   if (options.draft.empty() && cuts_vocab) {
-    throw UserError("a draft vocabulary needs heads that draft", "name their folder in EngineOptions::draft");
+    throw UserError("a draft vocabulary needs heads that draft", "name their folder with EngineOptions::draft");
   }
   if (!options.draft_vocab_text.empty() && (options.draft_vocab_size < 1 || !options.draft_vocab.empty())) {
     throw UserError(
@@ -93,7 +93,7 @@ void CheckArranging(LoadedModel& loaded) {
       loaded.options.model,
       "is in the layout of another machine: its copy needs " + base::MemoryText(bytes) + ", and " +
           base::FreeText(free),
-      "convert it on this machine, or for ConvertOptions::layout of this one: then it is used where it lies");
+      "convert it on this machine, or with the other ConvertOptions::layout: then it is used where it lies");
 }
 
 // Weights that are used where they lie in files can be dropped and read again, so they do not have to fit.
@@ -279,7 +279,7 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
 }
 
 UserError TreeWithoutHeads() {
-  return UserError("EngineOptions::tree needs heads to fill it", "name their folder in EngineOptions::draft");
+  return UserError("EngineOptions::tree needs heads to fill it", "name their folder with EngineOptions::draft");
 }
 
 FileError NoFiniteLogits(const std::string& model) {

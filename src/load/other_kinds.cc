@@ -211,8 +211,8 @@ void RefuseHeadsAsBase(const std::string& folder, const Contents& c) {
   const bool hydra = c.config.contains("hydra_head_arch");
   const std::string of = TextOf(c.config, "base_model_name_or_path");
   throw FileError(folder, std::string("holds ") + (hydra ? "Hydra" : "Medusa") + " heads, expected a base model",
-                  "it is for EngineOptions::draft, and its base" + (of.empty() ? "" : " (" + of + ")") +
-                      " for EngineOptions::model");
+                  "name it with EngineOptions::draft, and its base" + (of.empty() ? "" : " (" + of + ")") +
+                      " with EngineOptions::model");
 }
 
 void RefuseBaseAsHeads(const std::string& folder, const Contents& c) {
@@ -221,7 +221,7 @@ void RefuseBaseAsHeads(const std::string& folder, const Contents& c) {
   throw FileError(folder,
                   "is a base model (" + TextOf(c.config, "model_type") + ", " + base::DumpJson(*layers) +
                       " layers), expected draft heads",
-                  "it is for EngineOptions::model; EngineOptions::draft takes Medusa or Hydra heads");
+                  "name it with EngineOptions::model; EngineOptions::draft takes Medusa or Hydra heads");
 }
 
 void RefuseFolder(const std::string& folder, Role role) {

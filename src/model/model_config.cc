@@ -48,8 +48,9 @@ double Positive(const JsonView& value, double max) {
 
 Family ReadFamily(const JsonView& config) {
   if (config.is_object() && !config.Has("model_type")) {
-    throw FileError(config.file(), "'model_type' is missing",
-                    "a folder of draft heads is for EngineOptions::draft; EngineOptions::model takes the base model");
+    throw FileError(
+        config.file(), "'model_type' is missing",
+        "a folder of draft heads is named with EngineOptions::draft; EngineOptions::model takes the base model");
   }
   const JsonView type = config.At("model_type");
   const std::string name = type.String();
@@ -57,7 +58,7 @@ Family ReadFamily(const JsonView& config) {
     if (spelling == name) return family;
   }
   type.Fail("\"llama\", \"mistral\", \"qwen2\" or \"qwen3\"",
-            name == "medusa" ? "this folder holds draft heads: it is for EngineOptions::draft" : "");
+            name == "medusa" ? "this folder holds draft heads: name it with EngineOptions::draft" : "");
 }
 
 void RefuseQuantization(const JsonView& config) {

@@ -123,7 +123,7 @@ tree::Topology TreeFor(const Options& options, int32_t heads) {
     const std::vector<std::vector<int32_t>> chain{std::vector<int32_t>(static_cast<size_t>(heads), 0)};
     return tree::Topology::FromPaths(chain);
   }
-  const tree::NamedTopology named = tree::ParseTree(options.engine.tree, "--tree");
+  const tree::NamedTopology named = tree::ParseTree(options.engine.tree);
   tree::CheckFits(named.topology, {.num_heads = heads, .max_nodes = load::kMaxRows}, "tree '" + named.name + "'");
   return named.topology;
 }

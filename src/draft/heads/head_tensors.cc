@@ -98,7 +98,9 @@ bool HoldsHeads(const std::string& folder) {
   for (const HeadKind* kind : HeadKinds()) {
     HeadsInfo info;
     info.weights_file = tensors->display_name();
-    if (kind->config_key == nullptr && kind->resolve(*tensors, nullptr, info)) return true;
+    if (kind->config_key != nullptr || !kind->resolve(*tensors, nullptr, info)) continue;
+    CheckCounts(info);
+    return true;
   }
   return false;
 }

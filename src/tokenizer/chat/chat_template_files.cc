@@ -35,7 +35,7 @@ std::string DefaultTemplate(const JsonView& json) {
     if (member.At("name").String() == "default") return member.At("template").String();
   }
   throw FileError(json.file(), "'chat_template' has no template named \"default\"",
-                  "choose one by RenderChat::template_name: " + KnownNames());
+                  "choose one with RenderChat::template_name: " + KnownNames());
 }
 
 std::optional<Jinja> FindJinja(const fs::path& folder, const JsonView& config) {
@@ -85,7 +85,7 @@ FolderTemplate ReadFolderTemplate(const std::string& folder) {
         jinja->file,
         "the chat template (" + std::to_string(jinja->text.size()) + " bytes of Jinja) is none of the known ones",
         "name the one that the model was trained with by RenderChat::template_name (" + KnownNames() +
-            "), or use none");
+            "), or use RenderChat::template_name none");
   }
   return {std::string(name), TokensOf(view, name)};
 }
