@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kernels/ops/matmul_attend.h"
+#include "kernels/ops/small_work.h"
 
 namespace hydrant::model {
 
