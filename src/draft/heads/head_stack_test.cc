@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/ops/small_work.h"
 #include "kernels/test_util/test_util.h"
 #include "model/linear_packer.h"
 #include "model/weight_arranger.h"
