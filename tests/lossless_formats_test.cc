@@ -64,15 +64,20 @@ TEST(LosslessFormats, EveryWeightFormatOnEveryTarget) {
   }
 }
 
-// Each kind of heads in each format; each format and each kind meets each target.
+// Each kind of heads in each format; each format and each kind meets each target and each tree.
 TEST(LosslessFormats, EveryKindOfHeadsInEveryFormat) {
   const auto targets = kernels::AvailableKernels();
-  size_t turn = 0;
+  size_t turn = 0, kind = 0;
   for (const std::string& heads : EveryKindOfHeads()) {
+    size_t tree = kind++;
     for (const Formats& formats : EveryFormat()) {
-      ExpectLossless(
-          {.base = Golden("base_mha"), .heads = heads, .prompt = Prompt(), .num_tokens = 30, .formats = formats},
-          targets[turn++ % targets.size()]->name);
+      ExpectLossless({.base = Golden("base_mha"),
+                      .heads = heads,
+                      .prompt = Prompt(),
+                      .num_tokens = 30,
+                      .formats = formats,
+                      .trees = {tree++ % 3}},
+                     targets[turn++ % targets.size()]->name);
     }
   }
 }

@@ -27,14 +27,18 @@ TEST(Lossless, CommittedHeadsOnEveryTarget) {
   }
 }
 
+// Each probability with each kind of heads, on each target; every tree comes with every one of them.
 TEST(Lossless, TreesWithoutTheirUnlikelyNodesOnEveryTarget) {
+  size_t turn = 0;  // of the trees
   for (const std::string& target : TargetsForFloats()) {
     for (const char* heads : {"hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
+      ++turn;  // three probabilities, three trees: each meets another one in the next round
       for (const float p_min : {1e-30F, 0.004F, 0.05F}) {
         ExpectLossless({.base = Golden("base_mha"),
                         .heads = Golden(heads),
                         .prompt = Prompt(),
                         .num_tokens = 60,
+                        .trees = {turn++ % 3},
                         .draft_p_min = p_min},
                        target);
       }
@@ -148,9 +152,13 @@ TEST(Lossless, LookupsWithTypicalAcceptanceAreRefused) {
 }
 
 TEST(Lossless, EveryKindOfHeadsOnEveryTarget) {
+  size_t round = 0;
   for (const std::string& target : TargetsForFloats()) {
+    size_t turn = round++;  // of the trees: each kind meets another one on the next target
     for (const std::string& heads : EveryKindOfHeads()) {
-      ExpectLossless({.base = Golden("base_mha"), .heads = heads, .prompt = Prompt(), .num_tokens = 48}, target);
+      ExpectLossless(
+          {.base = Golden("base_mha"), .heads = heads, .prompt = Prompt(), .num_tokens = 48, .trees = {turn++ % 3}},
+          target);
     }
   }
 }

@@ -10,6 +10,8 @@
 #include "base/placeholder.h"
 #include "hydrant/error.h"
 
+template class nlohmann::basic_json<>;
+
 namespace hydrant::base {
 namespace {
 
