@@ -5,21 +5,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string_view>
 
+#include "cli/flags/drafting_flags.h"
 #include "cli/flags/engine_flags.h"
 #include "cli/flags/flags.h"
 #include "cli/flags/sampling_settings.h"
 #include "cli/flags/values.h"
-#include "tokenizer/chat/chat_template.h"
 
 namespace hydrant::cli {
 namespace {
 
-constexpr std::array<std::string_view, 2> kRules = {"exact", "typical"};
-constexpr std::array<std::string_view, 2> kRoots = {"sampled", "argmax"};
-constexpr std::array<std::string_view, 2> kCandidates = {"coupled", "plain"};
 constexpr std::array<std::string_view, 3> kColors = {"auto", "always", "never"};
 
 constexpr const char* kDescription =
@@ -38,37 +34,6 @@ constexpr const char* kExamples =
     "  hydrant run --model M --prompt-ids '[1, 306, 626]' --json\n"
     "  hydrant run --model M --draft D                             chat; /help lists what can be typed\n";
 
-// Beside those that name a model and its heads.
-void AddDraftingFlags(FlagSet& flags, RunOptions& options) {
-  flags.Repeated(
-      "--tree", "TREE", [&options](const std::string& value) { options.trees.push_back(value); },
-      "Draft tree: auto (chosen while text is generated, by what steps take and give), a preset "
-      "('hydrant tree list'), a JSON file or a list of paths (default auto; with --accept typical the heads' "
-      "trees.json, else mc_sim_7b_63); with --compare-plain several may be given, and the fastest is used");
-  AddTreeMemoryFlag(flags, options.engine);
-  flags.Repeated(
-      "--draft-p-min", "X",
-      [&options](const std::string& value) {
-        options.draft_p_mins.push_back(ParseFloat("--draft-p-min", value, {.min = 0, .max = 1}));
-      },
-      "Leave out drafted tokens whose probability is below X by their head (default 0: whole trees); several as with "
-      "--tree");
-  flags.Repeated(
-      "--lookup", "N",
-      [&options](const std::string& value) {
-        options.lookups.push_back(static_cast<int32_t>(ParseInteger("--lookup", value, 0, 64)));
-      },
-      "Where the last tokens stood before in prompt or reply, draft up to N tokens (0 to 64) that followed them, with "
-      "or "
-      "without heads (default 0: never); several as with --tree");
-  flags.Value(
-      "--lookup-min", "N",
-      [&options](const std::string& value) {
-        options.request.lookup.min_match = static_cast<int32_t>(ParseInteger("--lookup-min", value, 1, 64));
-      },
-      "How many last tokens must have stood together before (default 3)");
-}
-
 void AddPromptFlags(FlagSet& flags, RunOptions& options) {
   flags.Group("Prompt");
   flags.Text("--prompt", "TEXT", &options.prompt, "The prompt; one user message under a chat template");
@@ -81,15 +46,7 @@ void AddPromptFlags(FlagSet& flags, RunOptions& options) {
   flags.Value(
       "--system", "TEXT", [&options](const std::string& value) { options.system = value; },
       "System message of the chat template");
-  flags.Value(
-      "--template", "NAME",
-      [&options](const std::string& value) {
-        const auto names = tokenizer::TemplateNames();
-        std::vector<std::string_view> choices(names.begin(), names.end());
-        choices.insert(choices.end(), {"none", "auto"});
-        options.template_name = ParseChoice("--template", value, choices);
-      },
-      "Chat template by name; none: the text is continued as it is; auto: the model's own, else none (default auto)");
+  AddTemplateFlag(flags, options);
 }
 
 void AddSetting(FlagSet& flags, const Setting& setting, GenerationRequest& request) {
@@ -112,39 +69,6 @@ void AddStopFlags(FlagSet& flags, GenerationRequest& request) {
       },
       "Stop at this text and leave it out; may be given several times");
   flags.Switch("--ignore-eos", &stop.ignore_eos, "Go on after an end-of-sequence token");
-}
-
-void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept) {
-  flags.Group("Acceptance of drafts");
-  flags.Value(
-      "--accept", "RULE",
-      [&accept](const std::string& value) {
-        accept.rule = ParseChoice("--accept", value, kRules) == "typical" ? AcceptRule::kTypical : AcceptRule::kExact;
-      },
-      "exact: the text is the model's own; typical: faster, and the text may differ (default exact)");
-  flags.Value(
-      "--epsilon", "X",
-      [&accept](const std::string& value) { accept.epsilon = ParseFloat("--epsilon", value, {.min = 0, .max = 1}); },
-      "Typical: a token of at least this probability is kept (default 0.09)");
-  flags.Value(
-      "--alpha", "X",
-      [&accept](const std::string& value) { accept.alpha = ParseFloat("--alpha", value, {.min = 0, .max = 100}); },
-      "Typical: or of X * exp(-entropy), whichever is less (default 0.3; sqrt(epsilon) beside --epsilon alone)");
-  flags.Value(
-      "--root", "HOW",
-      [&accept](const std::string& value) {
-        accept.root = ParseChoice("--root", value, kRoots) == "argmax" ? RootChoice::kArgmax : RootChoice::kSampled;
-      },
-      "Typical: the token after the kept ones is sampled or argmax, the most likely one (default sampled)");
-  flags.Value(
-      "--candidates", "HOW",
-      [&accept](const std::string& value) {
-        accept.candidates = ParseChoice("--candidates", value, kCandidates) == "plain" ? CandidateNoise::kPlain
-                                                                                       : CandidateNoise::kCoupled;
-      },
-      "When sampling, drafted tokens are drawn with the model's own random numbers (coupled), or are the most likely "
-      "ones "
-      "(plain) (default coupled; plain under typical acceptance)");
 }
 
 void AddOutputFlags(FlagSet& flags, RunOptions& options) {
@@ -184,36 +108,6 @@ void CheckPrompt(const FlagSet& flags, RunOptions& options) {
     throw UserError("--system cannot be used with --prompt-ids: ids are used exactly as given");
   if (options.system && options.template_name == "none") {
     throw UserError("--system needs a chat template, and --template is none");
-  }
-}
-
-void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
-  AcceptOptions& accept = options.request.accept;
-  for (const char* flag : {"--epsilon", "--alpha", "--root"}) {
-    if (flags.Given(flag) && accept.rule != AcceptRule::kTypical) {
-      throw UserError(fmt::format("{} is for typical acceptance only", flag), "add --accept typical, or leave it out");
-    }
-  }
-  if (flags.Given("--epsilon") && !flags.Given("--alpha")) accept.alpha = std::sqrt(accept.epsilon);
-  if (options.engine.draft.empty() && !options.engine.model.empty()) {
-    for (const char* flag : {"--tree", "--draft-p-min", "--head-weights"}) {
-      if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
-    }
-    if (options.compare_plain && !flags.Given("--lookup")) {
-      throw UserError("--compare-plain needs drafts", "give --draft DIR, or --lookup N");
-    }
-  }
-  if (flags.Given("--lookup-min") && !flags.Given("--lookup")) {
-    throw UserError("--lookup-min is for lookups only", "add --lookup N, or leave it out");
-  }
-  const bool looks_up = std::ranges::any_of(options.lookups, [](int32_t tokens) { return tokens > 0; });
-  if (looks_up && accept.rule == AcceptRule::kTypical) {
-    throw UserError("--lookup is for the exact rule: typical acceptance would make the text depend on it",
-                    "leave out --lookup or --accept typical");
-  }
-  if (options.compare_plain && accept.rule == AcceptRule::kTypical) {
-    throw UserError("--compare-plain checks that both texts are equal, which typical acceptance does not promise",
-                    "leave out --accept typical");
   }
 }
 
