@@ -35,9 +35,10 @@ bool HoldsBase(const std::string& folder, bool has_tokenizer) {
   const std::string file = folder + "/config.json";
   if (!base::IsThere(file)) return false;
   const base::Json config = base::ReadJsonFile(file);
-  return config.is_object() && config.contains("num_hidden_layers") &&
-         config.value("model_type", base::Json()) != "medusa" &&
-         (HasAny(folder, kModelFiles) || !(HasAny(folder, kHeadFiles) || has_tokenizer));
+  if (!config.is_object() || !config.contains("num_hidden_layers")) return false;
+  const auto type = config.find("model_type");
+  const bool is_medusa = type != config.end() && type->is_string() && type->get_ref<const std::string&>() == "medusa";
+  return !is_medusa && (HasAny(folder, kModelFiles) || !(HasAny(folder, kHeadFiles) || has_tokenizer));
 }
 
 bool HoldsHeadsToo(const std::string& folder) {
