@@ -16,9 +16,9 @@ target_compile_features(hydrant_all INTERFACE cxx_std_20)
 set_target_properties(hydrant_all PROPERTIES EXPORT_NAME hydrant)
 add_library(hydrant::hydrant ALIAS hydrant_all)
 
-# The command line is a program, not a library for others, and would add its own dependency (CLI11) to the package.
+# Command line and server are programs, not libraries for others, and would add their own dependencies to the package.
 get_property(libraries GLOBAL PROPERTY HYDRANT_LIBRARIES)
-list(REMOVE_ITEM libraries hydrant_cli)
+list(REMOVE_ITEM libraries hydrant_cli hydrant_server)
 foreach(library ${libraries})
   target_include_directories(${library} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endforeach()

@@ -17,6 +17,7 @@
 #include "cli/eval/eval.h"
 #include "cli/flags/foreign_words.h"
 #include "cli/run/run.h"
+#include "cli/serve/serve.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/terminal.h"
 #include "hydrant/error.h"
@@ -25,8 +26,9 @@
 namespace hydrant::cli {
 namespace {
 
-constexpr std::array<Command, 8> kCommands = {{
+constexpr std::array<Command, 9> kCommands = {{
     {"run", "generate text, or chat", Run},
+    {"serve", "answer requests over HTTP, as OpenAI's API has it", Serve},
     {"inspect", "say what a checkpoint, heads folder, tensor file or tokenizer is", Inspect},
     {"convert", "write a folder with packed weights", Convert},
     {"tree", "show and convert draft trees", Tree},

@@ -81,7 +81,7 @@ TEST(HelpTest, WordsOfOtherProgramsAreTranslated) {
   ExpectRefused({"eval", "ppl", "--model", Model(), "--ctx-size", "64"}, "--ctx-size is --context here");
   ExpectRefused({"generate", "--model", Model()}, "unknown command 'generate'\nhint:  that is 'hydrant run' here");
   ExpectRefused({"chat"}, "that is 'hydrant run' here");
-  ExpectRefused({"serve"}, "no server");
+  ExpectRefused({"server"}, "that is 'hydrant serve' here");
   ExpectRefused({"--model", Model()}, "a command comes first: hydrant run --model");
   ExpectRefused({Model()}, "hydrant run --model '" + Model() + "'");
   EXPECT_EQ(Hydrant({"run", "-m", "x", "--help"}).code, 0);

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/api/api_error.h"
+
+#include <string_view>
+
+#include "base/json.h"
+#include "hydrant/error.h"
+
+namespace hydrant::server {
+namespace {
+
+std::string_view TypeOf(int status) {
+  if (status == 401) return "authentication_error";
+  if (status == 404) return "not_found_error";
+  if (status == 429) return "rate_limit_error";
+  return status < 500 ? "invalid_request_error" : "server_error";
+}
+
+base::Json OrNull(const std::string& text) { return text.empty() ? base::Json() : base::Json(text); }
+
+}  // namespace
+
+std::string ApiError::Body() const {
+  return base::DumpJson(
+      {{"error",
+        {{"message", message_}, {"type", TypeOf(status_)}, {"param", OrNull(param_)}, {"code", OrNull(code_)}}}});
+}
+
+HttpResponse ApiError::Response() const {
+  HttpResponse response{.status = status_, .body = Body()};
+  if (status_ == 429 || status_ == 503) response.headers.emplace_back("Retry-After", "1");
+  if (status_ == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+ApiError CurrentError() {
+  try {
+    throw;
+  } catch (const ApiError& error) {
+    return error;
+  } catch (const UserError& error) {
+    const std::string hint = error.hint().empty() ? "" : " (" + error.hint() + ")";
+    return ApiError(400, error.what() + hint);
+  } catch (const std::exception& error) {
+    return ApiError(500, std::string("internal error: ") + error.what());
+  } catch (...) {
+    return ApiError(500, "internal error");
+  }
+}
+
+}  // namespace hydrant::server

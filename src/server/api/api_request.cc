@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/api/api_request.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/json.h"
+#include "server/api/api_error.h"
+#include "server/api/fields.h"
+
+namespace hydrant::server {
+namespace {
+
+using base::Json;
+
+constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMostChoices = 128;
+constexpr size_t kMostPrompts = 1024;
+
+void ReadSampling(Fields& fields, ApiRequest& request) {
+  SamplingOptions& sampling = request.generation.sampling;
+  const auto number = [&](const char* name, double min, double max, float& target) {
+    if (const auto value = fields.Number(name, min, max)) target = static_cast<float>(*value);
+  };
+  number("temperature", 0, 100, sampling.temperature);
+  number("top_p", 0, 1, sampling.top_p);
+  number("min_p", 0, 1, sampling.min_p);
+  number("presence_penalty", -100, 100, sampling.presence_penalty);
+  number("frequency_penalty", -100, 100, sampling.frequency_penalty);
+  number("repetition_penalty", 1e-3, 1000, sampling.repetition_penalty);
+  // -1 turns it off in vLLM, 0 here and in llama.cpp.
+  if (const auto top_k = fields.Integer("top_k", -1, kMostTokens)) {
+    sampling.top_k = static_cast<int32_t>(std::max<int64_t>(0, *top_k));
+  }
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
+  if (const auto seed = fields.Integer("seed", kLeast, kMost)) {
+    sampling.seed = static_cast<uint64_t>(*seed);
+    request.has_seed = true;
+  }
+}
+
+void ReadStop(Fields& fields, ApiRequest& request) {
+  StopOptions& stop = request.generation.stop;
+  if (const Json* const value = fields.Find("stop")) {
+    const Json list = value->is_array() ? *value : Json::array({*value});
+    for (const Json& text : list) {
+      if (!text.is_string()) fields.Fail("stop", "a string, or a list of strings");
+      stop.stop.push_back(text.get<std::string>());
+    }
+  }
+  stop.ignore_eos = fields.Bool("ignore_eos").value_or(false);
+  if (const auto most = fields.Integer("max_tokens", 1, kMostTokens)) request.max_tokens = static_cast<int32_t>(*most);
+  if (request.kind == ApiKind::kCompletion) return;
+  if (const auto most = fields.Integer("max_completion_tokens", 1, kMostTokens)) {
+    request.max_tokens = static_cast<int32_t>(*most);
+  }
+}
+
+void ReadSpeculation(Fields& fields, GenerationRequest& generation) {
+  const Json* const value = fields.Find("speculation");
+  if (value == nullptr) return;
+  Fields own(*value, "speculation.");
+  if (const auto enabled = own.Bool("enabled")) generation.use_drafter = *enabled;
+  if (const auto tree = own.String("tree")) {
+    // A name with a path would be read as a file of this machine.
+    if (tree->find_first_of("/.\\") != std::string::npos)
+      own.Fail("tree", "a preset's name, \"auto\" or a list of paths");
+    generation.tree = *tree;
+  }
+  if (const auto nodes = own.Integer("max_nodes", 0, kMostTokens)) generation.max_nodes = static_cast<int32_t>(*nodes);
+  if (const auto tokens = own.Integer("lookup", 0, 64)) generation.lookup.max_tokens = static_cast<int32_t>(*tokens);
+  if (const auto match = own.Integer("lookup_min", 1, 64)) generation.lookup.min_match = static_cast<int32_t>(*match);
+  if (const auto p_min = own.Number("draft_p_min", 0, 1)) generation.draft_p_min = static_cast<float>(*p_min);
+  if (const auto rule = own.String("accept")) {
+    if (*rule != "exact" && *rule != "typical") own.Fail("accept", "\"exact\" or \"typical\"");
+    generation.accept.rule = *rule == "typical" ? AcceptRule::kTypical : AcceptRule::kExact;
+  }
+  if (const auto epsilon = own.Number("epsilon", 0, 1)) {
+    generation.accept.epsilon = static_cast<float>(*epsilon);
+    generation.accept.alpha = std::sqrt(generation.accept.epsilon);
+  }
+  if (const auto alpha = own.Number("alpha", 0, 1e6)) generation.accept.alpha = static_cast<float>(*alpha);
+  own.CheckNoOthers();
+}
+
+void ReadStream(Fields& fields, ApiRequest& request) {
+  request.stream = fields.Bool("stream").value_or(false);
+  const Json* const options = fields.Find("stream_options");
+  if (options == nullptr) return;
+  if (!request.stream) throw ApiError(400, "'stream_options' needs 'stream': true", "stream_options");
+  Fields own(*options, "stream_options.");
+  request.include_usage = own.Bool("include_usage").value_or(false);
+  request.include_speculation = own.Bool("include_speculation").value_or(false);
+  own.Ignore({"include_obfuscation"});
+  own.CheckNoOthers();
+}
+
+// A string, or a list of parts of type "text".
+std::string ContentOf(const Json& value, const std::string& name) {
+  if (value.is_string()) return value.get<std::string>();
+  std::string text;
+  if (!value.is_array()) {
+    throw ApiError(400, fmt::format("'{}' is no string and no list of parts", name), name);
+  }
+  for (const Json& part : value) {
+    Fields fields(part, name + "[].");
+    if (fields.String("type") != "text") {
+      throw ApiError(400, fmt::format("'{}' has a part that is no text, and this server reads text alone", name), name,
+                     "unsupported_parameter");
+    }
+    text += fields.String("text").value_or("");
+  }
+  return text;
+}
+
+ChatMessage MessageOf(const Json& value, size_t index) {
+  const std::string path = fmt::format("messages[{}].", index);
+  Fields fields(value, path);
+  ChatMessage message;
+  message.role = fields.String("role").value_or("");
+  if (message.role == "developer") message.role = "system";
+  if (message.role != "system" && message.role != "user" && message.role != "assistant") {
+    throw ApiError(400,
+                   fmt::format("'{}role' is \"{}\", expected system, developer, user or assistant", path, message.role),
+                   path + "role");
+  }
+  const Json* const content = fields.Find("content");
+  if (content == nullptr) throw ApiError(400, fmt::format("'{}content' is missing", path), path + "content");
+  message.content = ContentOf(*content, path + "content");
+  fields.Ignore({"name", "refusal", "annotations"});
+  fields.Refuse("tool_calls", {Json::array()});
+  fields.Refuse("audio", {});
+  fields.CheckNoOthers();
+  return message;
+}
+
+void ReadMessages(Fields& fields, ApiRequest& request) {
+  const Json* const messages = fields.Find("messages");
+  if (messages == nullptr) throw ApiError(400, "'messages' is missing", "messages");
+  if (!messages->is_array() || messages->empty()) fields.Fail("messages", "a list of messages, one at least");
+  for (size_t i = 0; i < messages->size(); ++i) request.messages.push_back(MessageOf((*messages)[i], i));
+}
+
+void ReadPrompts(Fields& fields, ApiRequest& request) {
+  const Json* const prompt = fields.Find("prompt");
+  if (prompt == nullptr) throw ApiError(400, "'prompt' is missing", "prompt");
+  if (prompt->is_string()) {
+    request.prompts.emplace_back(prompt->get<std::string>());
+    return;
+  }
+  if (!prompt->is_array() || prompt->empty()) fields.Fail("prompt", "a text, a list of token ids, or a list of those");
+  if (prompt->front().is_number()) {
+    request.prompts.emplace_back(IdList(*prompt, "prompt"));
+    return;
+  }
+  if (prompt->size() > kMostPrompts) {
+    throw ApiError(400, fmt::format("'prompt' has {} prompts, expected {} at most", prompt->size(), kMostPrompts),
+                   "prompt");
+  }
+  for (const Json& one : *prompt) {
+    if (one.is_string()) {
+      request.prompts.emplace_back(one.get<std::string>());
+    } else {
+      request.prompts.emplace_back(IdList(one, "prompt"));
+    }
+  }
+}
+
+// What changes nothing here, and what cannot be done.
+void ReadTheRest(Fields& fields, ApiRequest& request) {
+  fields.Ignore(
+      {"user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls"});
+  fields.Refuse("logit_bias", {Json::object()});
+  if (request.kind == ApiKind::kChat) {
+    fields.Refuse("tools", {Json::array()});
+    fields.Refuse("tool_choice", {"none", "auto"});
+    fields.Refuse("functions", {Json::array()});
+    fields.Refuse("function_call", {"none", "auto"});
+    fields.Refuse("response_format", {{{"type", "text"}}});
+    fields.Refuse("modalities", {{"text"}});
+    fields.Refuse("audio", {});
+    fields.Refuse("reasoning_effort", {});
+    fields.Refuse("logprobs", {false});
+    fields.Refuse("top_logprobs", {0});
+    fields.Refuse("prediction", {});
+  } else {
+    request.echo = fields.Bool("echo").value_or(false);
+    fields.Refuse("suffix", {""});
+    fields.Refuse("best_of", {1, request.n});
+    fields.Refuse("logprobs", {});
+  }
+}
+
+}  // namespace
+
+ApiRequest ParseApiRequest(ApiKind kind, const Json& body, const ApiDefaults& defaults) {
+  Fields fields(body);
+  ApiRequest request;
+  request.kind = kind;
+  request.generation = defaults.generation;
+  request.model = fields.String("model").value_or("");
+  if (kind == ApiKind::kChat) {
+    ReadMessages(fields, request);
+  } else {
+    ReadPrompts(fields, request);
+  }
+  ReadSampling(fields, request);
+  ReadStop(fields, request);
+  ReadSpeculation(fields, request.generation);
+  ReadStream(fields, request);
+  request.n = static_cast<int32_t>(fields.Integer("n", 1, kMostChoices).value_or(1));
+  request.return_token_ids = fields.Bool("return_token_ids").value_or(false);
+  ReadTheRest(fields, request);
+  if (!defaults.allow_unknown) fields.CheckNoOthers();
+  return request;
+}
+
+uint64_t SeedOfChoice(uint64_t seed, int32_t choice) {
+  return seed + static_cast<uint64_t>(choice) * 0x9E3779B97F4A7C15U;  // 2^64 over the golden ratio: far apart
+}
+
+}  // namespace hydrant::server

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <utility>
+
+namespace hydrant::server {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Family;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using prometheus::Registry;
+
+Family<Counter>& Counters(Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+}
+
+Gauge& OneGauge(Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
+}
+
+Histogram& Seconds(Registry& registry, const char* name, const char* help) {
+  // A millisecond for small models in the cache, to a minute for long prompts of large ones.
+  const Histogram::BucketBoundaries bounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                              0.25,   0.5,   1,      2.5,   5,    10,    30,   60};
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, bounds);
+}
+
+}  // namespace
+
+struct Metrics::Impl {
+  Registry registry;
+  Family<Counter>& requests = Counters(registry, "hydrant_requests_total", "Replies by path and status.");
+  Family<Counter>& finished = Counters(registry, "hydrant_sequences_finished_total", "Choices by what ended them.");
+  Counter& prompt = Counters(registry, "hydrant_prompt_tokens_total", "Tokens of prompts.").Add({});
+  Counter& reused = Counters(registry, "hydrant_prompt_tokens_reused_total",
+                             "Of those, tokens whose keys and values were there from an earlier request.")
+                        .Add({});
+  Counter& generated = Counters(registry, "hydrant_generated_tokens_total", "Tokens of replies.").Add({});
+  Counter& steps = Counters(registry, "hydrant_steps_total", "Steps of all sequences after their prompts.").Add({});
+  Counter step_tokens;  // of those steps: a reply's first token comes from its prompt
+  Counter& drafted = Counters(registry, "hydrant_drafted_tokens_total", "Tokens that were drafted.").Add({});
+  Counter& preempted = Counters(registry, "hydrant_preemptions_total",
+                                "How often a sequence gave its keys and values up, to compute them anew.")
+                           .Add({});
+  Family<Counter>& offered =
+      Counters(registry, "hydrant_offered_tokens_total", "Steps whose tree had a token at that depth.");
+  Family<Counter>& accepted =
+      Counters(registry, "hydrant_accepted_tokens_total", "Steps that gave a reply a token from that depth.");
+  Family<Counter>& phases =
+      Counters(registry, "hydrant_phase_seconds_total", "Seconds by phase, counted for each sequence that took part.");
+  Gauge& per_step = OneGauge(registry, "hydrant_emitted_per_step", "Mean tokens of a step, of all steps so far.");
+  Gauge& sequences = OneGauge(registry, "hydrant_sequences_open", "Sequences that run or wait.");
+  Gauge& connections = OneGauge(registry, "hydrant_connections", "Open connections.");
+  Histogram& first_token =
+      Seconds(registry, "hydrant_time_to_first_token_seconds", "From a request's arrival to its first token.");
+  Histogram& between = Seconds(registry, "hydrant_time_between_tokens_seconds",
+                               "Between tokens of a reply; the tokens of one step share its time.");
+};
+
+Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
+Metrics::~Metrics() = default;
+
+void Metrics::CountReply(const std::string& path, int status) {
+  impl_->requests.Add({{"path", path}, {"status", std::to_string(status)}}).Increment();
+}
+
+void Metrics::CountResult(const GenerationResult& result, int64_t prompt_tokens) {
+  Impl& impl = *impl_;
+  impl.finished.Add({{"reason", NameOf(result.finish_reason)}}).Increment();
+  impl.prompt.Increment(static_cast<double>(prompt_tokens));
+  impl.reused.Increment(result.num_reused);
+  impl.generated.Increment(static_cast<double>(result.token_ids.size()));
+  impl.steps.Increment(static_cast<double>(result.num_emitted.size()));
+  impl.drafted.Increment(static_cast<double>(result.num_drafted));
+  impl.preempted.Increment(result.num_preempted);
+  for (size_t d = 0; d < result.depth_offered.size(); ++d) {
+    const prometheus::Labels depth = {{"depth", std::to_string(d + 1)}};
+    impl.offered.Add(depth).Increment(static_cast<double>(result.depth_offered[d]));
+    impl.accepted.Add(depth).Increment(static_cast<double>(result.depth_accepted[d]));
+  }
+  const std::pair<const char*, double> phases[] = {{"prefill", result.phase_ms.prefill},
+                                                   {"draft", result.phase_ms.draft},
+                                                   {"forward", result.phase_ms.forward},
+                                                   {"verify", result.phase_ms.verify},
+                                                   {"commit", result.phase_ms.commit}};
+  for (const auto& [name, ms] : phases) impl.phases.Add({{"phase", name}}).Increment(ms / 1000);
+  impl.step_tokens.Increment(result.tokens_per_step() * static_cast<double>(result.num_emitted.size()));
+  if (impl.steps.Value() > 0) impl.per_step.Set(impl.step_tokens.Value() / impl.steps.Value());
+}
+
+void Metrics::ObserveFirstToken(double seconds) { impl_->first_token.Observe(seconds); }
+
+void Metrics::ObserveTokens(double seconds, int64_t tokens) {
+  for (int64_t i = 0; i < tokens; ++i) impl_->between.Observe(seconds / static_cast<double>(tokens));
+}
+
+std::string Metrics::Text(const MetricsNow& now) {
+  impl_->sequences.Set(static_cast<double>(now.sequences));
+  impl_->connections.Set(static_cast<double>(now.connections));
+  return prometheus::TextSerializer().Serialize(impl_->registry.Collect());
+}
+
+}  // namespace hydrant::server

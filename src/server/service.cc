@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include "base/json.h"
+#include "server/api/api_error.h"
+#include "server/api/fields.h"
+#include "server/job.h"
+
+namespace hydrant::server {
+namespace {
+
+using base::Json;
+
+// A token has at least one byte of text, and none has more than this (cli::kMostTokenBytes says why).
+constexpr size_t kMostTokenBytes = 1024;
+
+// Of metrics: whatever else clients ask for is one path, as they could ask for any number of them.
+constexpr std::array<std::string_view, 9> kPaths = {"/v1/chat/completions",
+                                                    "/v1/completions",
+                                                    "/v1/models",
+                                                    "/tokenize",
+                                                    "/detokenize",
+                                                    "/health",
+                                                    "/ready",
+                                                    "/metrics",
+                                                    "/"};
+
+int64_t SecondsNow() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+uint64_t FreshSeed() {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  return random() >> 11;  // 53 bits: JavaScript's numbers hold it
+}
+
+Json BodyOf(const HttpRequest& request) {
+  try {
+    return base::ParseJson(request.body, "the request's body");
+  } catch (const UserError& error) {
+    throw ApiError(400, error.what());
+  }
+}
+
+HttpResponse JsonReply(const Json& json) { return {.body = base::DumpJson(json)}; }
+
+}  // namespace
+
+Service::Service(Engine& engine, ServiceOptions options)
+    : engine_(engine), options_(std::move(options)), started_(SecondsNow()), loop_(engine) {}
+
+Service::~Service() = default;
+
+void Service::Handle(const HttpRequest& request, std::shared_ptr<Exchange> exchange) {
+  ReplyRecord record{.remote = request.remote, .method = request.method, .path = request.path};
+  if (options_.log_requests) record.request_body = request.body;
+  auto recorded = std::make_shared<RecordedExchange>(std::move(exchange), std::move(record),
+                                                     [this](const ReplyRecord& ended) { OnReply(ended); });
+  try {
+    const std::string key = KeyOf(request);
+    recorded->Note([&](ReplyRecord& noted) { noted.key = key; });
+    Answer(request, key, recorded);
+  } catch (...) {
+    recorded->Send(CurrentError().Response());
+  }
+}
+
+void Service::OnReply(const ReplyRecord& record) {
+  const bool is_known = std::ranges::find(kPaths, record.path) != kPaths.end();
+  metrics_.CountReply(is_known ? record.path : "other", record.status);
+  if (options_.on_reply) options_.on_reply(record);
+}
+
+std::string Service::KeyOf(const HttpRequest& request) const {
+  if (options_.keys.empty() || request.path == "/health" || request.path == "/ready") return "";
+  const std::string* const name = options_.keys.Find(request.Header("authorization"));
+  if (name == nullptr) {
+    throw ApiError(401, "this server asks for an API key: Authorization: Bearer KEY", "", "invalid_api_key");
+  }
+  return *name;
+}
+
+void Service::Answer(const HttpRequest& request, const std::string& key,
+                     const std::shared_ptr<RecordedExchange>& exchange) {
+  if (request.method == "GET" || request.method == "HEAD") return exchange->Send(Get(request));
+  if (request.method != "POST") throw ApiError(405, fmt::format("method {} is not known here", request.method));
+  if (request.path == "/v1/chat/completions") return Complete(ApiKind::kChat, request, key, exchange);
+  if (request.path == "/v1/completions") return Complete(ApiKind::kCompletion, request, key, exchange);
+  if (request.path == "/tokenize") return exchange->Send(Tokenize(request));
+  if (request.path == "/detokenize") return exchange->Send(Detokenize(request));
+  throw ApiError(404, fmt::format("there is no POST {}", request.path));
+}
+
+int32_t Service::num_open() const {
+  const std::lock_guard lock(mutex_);
+  return num_open_;
+}
+
+void Service::Take(const std::string& key, int32_t count) {
+  const std::lock_guard lock(mutex_);
+  int32_t& of_key = open_of_key_[key];
+  const auto refuse = [&](int32_t open, int32_t most, const char* whose) {
+    if (open + int64_t{count} <= most) return;
+    throw ApiError(429, fmt::format("{} sequences {}run or wait, and {} may: try again later", open, whose, most), "",
+                   "queue_full");
+  };
+  refuse(num_open_, options_.max_open, "");
+  refuse(of_key, options_.max_open_per_key, "of this key ");
+  num_open_ += count;
+  of_key += count;
+}
+
+void Service::GiveBack(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  --num_open_;
+  --open_of_key_[key];
+}
+
+HttpResponse Service::Get(const HttpRequest& request) {
+  if (request.path == "/health") return JsonReply({{"status", "ok"}});
+  if (request.path == "/ready") {
+    if (is_draining_) throw ApiError(503, "the server is ending");
+    return JsonReply({{"status", "ready"}});
+  }
+  if (request.path == "/metrics") {
+    const int64_t connections = options_.num_connections ? options_.num_connections() : 0;
+    return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+            .body = metrics_.Text({.sequences = num_open(), .connections = connections})};
+  }
+  const Json model = {{"id", options_.model_name},
+                      {"object", "model"},
+                      {"created", started_},
+                      {"owned_by", "hydrant"},
+                      {"max_model_len", engine_.info().max_positions}};
+  if (request.path == "/v1/models") return JsonReply({{"object", "list"}, {"data", Json::array({model})}});
+  if (request.path == "/v1/models/" + options_.model_name) return JsonReply(model);
+  throw ApiError(404, fmt::format("there is no GET {}", request.path));
+}
+
+HttpResponse Service::Tokenize(const HttpRequest& request) const {
+  const Json body = BodyOf(request);
+  Fields fields(body);
+  fields.Ignore({"model"});
+  const std::optional<std::string> text = fields.String("prompt");
+  if (!text) throw ApiError(400, "'prompt' is missing", "prompt");
+  const bool special = fields.Bool("parse_special").value_or(true);
+  const std::vector<int32_t> ids = engine_.Tokenize(*text, special, fields.Bool("add_special_tokens").value_or(true));
+  if (!options_.defaults.allow_unknown) fields.CheckNoOthers();
+  return JsonReply({{"tokens", ids}, {"count", ids.size()}, {"max_model_len", engine_.info().max_positions}});
+}
+
+HttpResponse Service::Detokenize(const HttpRequest& request) const {
+  const Json body = BodyOf(request);
+  Fields fields(body);
+  fields.Ignore({"model"});
+  const auto ids = fields.Ids("tokens");
+  if (!ids) throw ApiError(400, "'tokens' is missing", "tokens");
+  const bool skip = fields.Bool("skip_special_tokens").value_or(false);
+  if (!options_.defaults.allow_unknown) fields.CheckNoOthers();
+  return JsonReply({{"prompt", engine_.Detokenize(*ids, skip)}});
+}
+
+std::vector<std::vector<int32_t>> Service::PromptsOf(const ApiRequest& request) const {
+  const auto positions = static_cast<size_t>(engine_.info().max_positions);
+  const auto too_long = [&](const std::string& found) {
+    return ApiError(
+        400, fmt::format("This model's maximum context length is {} tokens, and the prompt has {}", positions, found),
+        request.kind == ApiKind::kChat ? "messages" : "prompt", "context_length_exceeded");
+  };
+  const auto ids_of = [&](const std::string& text, bool add_bos) {
+    if (text.size() > positions * kMostTokenBytes) throw too_long(fmt::format("{} bytes", text.size()));
+    return engine_.Tokenize(text, /*parse_special=*/true, add_bos);
+  };
+  std::vector<std::vector<int32_t>> prompts;
+  if (request.kind == ApiKind::kChat) {
+    std::string rendered;
+    const bool has_template = engine_.RenderChat(request.messages, options_.template_name, &rendered);
+    prompts.push_back(has_template ? ids_of(rendered, false) : ids_of(request.messages.back().content, true));
+  }
+  for (const ApiPrompt& prompt : request.prompts) {
+    if (const auto* const text = std::get_if<std::string>(&prompt)) {
+      prompts.push_back(ids_of(*text, true));
+    } else {
+      prompts.push_back(std::get<std::vector<int32_t>>(prompt));
+    }
+  }
+  for (const std::vector<int32_t>& prompt : prompts) {
+    if (prompt.size() >= positions) throw too_long(std::to_string(prompt.size()));
+  }
+  return prompts;
+}
+
+void Service::Complete(ApiKind kind, const HttpRequest& http, const std::string& key,
+                       const std::shared_ptr<RecordedExchange>& exchange) {
+  if (is_draining_) throw ApiError(503, "the server is ending");
+  ApiRequest request = ParseApiRequest(kind, BodyOf(http), options_.defaults);
+  if (!request.model.empty() && request.model != options_.model_name) {
+    throw ApiError(
+        404, fmt::format("The model '{}' does not exist; this server has '{}'", request.model, options_.model_name),
+        "model", "model_not_found");
+  }
+  const std::vector<std::vector<int32_t>> prompts = PromptsOf(request);
+  GenerationRequest& generation = request.generation;
+  if (kind == ApiKind::kChat) {
+    auto& ends = generation.stop.eos_token_ids;
+    ends.insert(ends.end(), options_.end_of_reply.begin(), options_.end_of_reply.end());
+  }
+  size_t longest = 0;
+  for (const std::vector<int32_t>& prompt : prompts) longest = std::max(longest, prompt.size());
+  const int32_t rest = engine_.info().max_positions - static_cast<int32_t>(longest);
+  generation.stop.max_tokens = request.max_tokens.value_or(kind == ApiKind::kChat ? std::max(rest, 1) : 16);
+  if (!request.has_seed) generation.sampling.seed = FreshSeed();
+  generation.cache_scope = options_.share_cache || key.empty() ? "all" : "key " + key;
+  const ReplyHeader header{
+      .kind = kind,
+      .id = fmt::format("{}-{:x}-{}", kind == ApiKind::kChat ? "chatcmpl" : "cmpl", started_, ++last_id_),
+      .model = options_.model_name,
+      .created = SecondsNow(),
+      .seed = generation.sampling.seed};
+  std::make_shared<Job>(*this, std::move(request), header, key, exchange)->Start(prompts);
+}
+
+}  // namespace hydrant::server

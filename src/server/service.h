@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the server answers: OpenAI's completions over one engine, and what belongs to them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "hydrant/engine.h"
+#include "server/api/api_request.h"
+#include "server/api_keys.h"
+#include "server/engine_loop.h"
+#include "server/http/http.h"
+#include "server/metrics.h"
+#include "server/recorded_exchange.h"
+
+namespace hydrant::server {
+
+struct ServiceOptions {
+  std::string model_name = {};             // as clients see it
+  std::string template_name = {};          // of chats: a template's name, or "none"
+  std::vector<int32_t> end_of_reply = {};  // of that template
+  ApiDefaults defaults = {};
+  int32_t max_open = 512;          // sequences that run or wait; further ones get 429
+  int32_t max_open_per_key = 512;  // of one key's
+  ApiKeys keys = {};               // of those who may ask for completions, texts, ids and metrics
+  bool share_cache = false;        // prompts of different keys share keys and values where they begin alike
+  bool log_requests = false;       // records have the texts, too
+  std::function<void(const ReplyRecord& record)> on_reply = {};  // each reply's end; from any thread
+  std::function<int64_t()> num_connections = {};                 // open ones, for metrics
+};
+
+class Service {
+ public:
+  // `engine` must outlive this.
+  Service(Engine& engine, ServiceOptions options);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  // An HttpHandler.
+  void Handle(const HttpRequest& request, std::shared_ptr<Exchange> exchange);
+
+  // From now on /ready says 503 and new completions are refused with it.
+  void Drain() { is_draining_ = true; }
+  // Sequences that run or wait.
+  int32_t num_open() const;
+
+ private:
+  friend class Job;
+
+  // Of one client: its key's name, or "" where there are no keys.
+  std::string KeyOf(const HttpRequest& request) const;
+  void OnReply(const ReplyRecord& record);
+  void Answer(const HttpRequest& request, const std::string& key, const std::shared_ptr<RecordedExchange>& exchange);
+  HttpResponse Get(const HttpRequest& request);
+  HttpResponse Tokenize(const HttpRequest& request) const;
+  HttpResponse Detokenize(const HttpRequest& request) const;
+  void Complete(ApiKind kind, const HttpRequest& request, const std::string& key,
+                const std::shared_ptr<RecordedExchange>& exchange);
+  // Takes `count` sequences of a key, or throws ApiError. Job gives each back.
+  void Take(const std::string& key, int32_t count);
+  void GiveBack(const std::string& key);
+  std::vector<std::vector<int32_t>> PromptsOf(const ApiRequest& request) const;
+
+  Engine& engine_;
+  ServiceOptions options_;
+  std::atomic<bool> is_draining_ = false;
+  Metrics metrics_;
+  mutable std::mutex mutex_;  // guards the numbers of open sequences
+  int32_t num_open_ = 0;
+  std::map<std::string, int32_t> open_of_key_;
+  std::atomic<uint64_t> last_id_ = 0;
+  int64_t started_;  // seconds since 1970
+  EngineLoop loop_;
+};
+
+}  // namespace hydrant::server

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// The API over the embedded model: the text of each reply is what the engine gives that request alone.
+#include "server/service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "server/http/http_server.h"
+#include "tests/http_client.h"
+#include "tests/test_data.h"
+
+namespace hydrant::server::service_test {
+namespace {
+
+using base::Json;
+using test::EventsOf;
+using test::HttpClient;
+using test::HttpReply;
+using testing::HasSubstr;
+
+// One engine for all tests: each request's text hangs on the request alone.
+Engine& TheEngine() {
+  static Engine engine([] {
+    EngineOptions options;
+    options.model = test::SourceDir() + "/models/tale-14m";
+    options.draft = test::SourceDir() + "/models/tale-14m-hydra-pp";
+    options.weights = "w8a8";
+    options.threads = 2;
+    return options;
+  }());
+  return engine;
+}
+
+class ServiceTest : public testing::Test {
+ protected:
+  void SetUp() override { Start(64); }
+  void Start(int32_t max_open) {
+    http_.reset();
+    ServiceOptions options{.model_name = "tale", .template_name = "none", .max_open = max_open};
+    options.defaults.generation.sampling.temperature = 1;
+    service_ = std::make_unique<Service>(TheEngine(), options);
+    http_ = std::make_unique<HttpServer>(HttpOptions{.port = 0},
+                                         [this](const HttpRequest& request, std::shared_ptr<Exchange> exchange) {
+                                           service_->Handle(request, std::move(exchange));
+                                         });
+    http_->Start();
+  }
+  void TearDown() override { http_->Stop(); }
+
+  HttpReply Post(const std::string& path, const Json& body) { return HttpClient(http_->port()).Post(path, body); }
+  Json Complete(const Json& body) {
+    const HttpReply reply = Post("/v1/completions", body);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return reply.json();
+  }
+  void ExpectRefused(const std::string& path, const Json& body, const std::string& part, const std::string& param,
+                     int status = 400) {
+    const HttpReply reply = Post(path, body);
+    EXPECT_EQ(reply.status, status) << body;
+    const Json error = reply.json().at("error");
+    EXPECT_THAT(error.at("message").get<std::string>(), HasSubstr(part)) << body;
+    EXPECT_EQ(error.at("param"), param.empty() ? Json() : Json(param)) << body;
+  }
+
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<HttpServer> http_;
+};
+
+GenerationRequest Alone(const std::string& prompt, int32_t max_tokens, float temperature = 0, uint64_t seed = 0) {
+  GenerationRequest request;
+  request.prompt_ids = TheEngine().Tokenize(prompt, true, true);
+  request.stop.max_tokens = max_tokens;
+  request.sampling.temperature = temperature;
+  request.sampling.seed = seed;
+  request.use_drafter = false;
+  return request;
+}
+
+TEST_F(ServiceTest, ACompletionIsTheEnginesOwnText) {
+  const GenerationResult expected = TheEngine().Generate(Alone("Once upon a time", 20));
+  const Json json = Complete({{"model", "tale"},
+                              {"prompt", "Once upon a time"},
+                              {"max_tokens", 20},
+                              {"temperature", 0},
+                              {"return_token_ids", true}});
+  EXPECT_EQ(json["object"], "text_completion");
+  EXPECT_THAT(json["id"].get<std::string>(), testing::StartsWith("cmpl-"));
+  EXPECT_EQ(json["choices"][0]["text"], expected.text);
+  EXPECT_EQ(json["choices"][0]["token_ids"], expected.token_ids);
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(json["usage"]["completion_tokens"], 20);
+  EXPECT_EQ(json["usage"]["total_tokens"], json["usage"]["prompt_tokens"].get<int>() + 20);
+  EXPECT_EQ(json["usage"]["completion_tokens_details"]["accepted_prediction_tokens"], 0);
+  EXPECT_GT(json["speculation"]["accepted_tokens"], 0);
+  EXPECT_GT(json["speculation"]["tokens_per_step"], 1);
+}
+
+TEST_F(ServiceTest, StreamsGiveTheSameTextInSteps) {
+  Json body = {{"prompt", "Once upon a time"}, {"max_tokens", 40}, {"temperature", 0.8}, {"seed", 5}};
+  const Json whole = Complete(body);
+  EXPECT_EQ(whole["choices"][0]["text"], TheEngine().Generate(Alone("Once upon a time", 40, 0.8F, 5)).text);
+  body["stream"] = true;
+  body["stream_options"] = {{"include_usage", true}, {"include_speculation", true}};
+  body["return_token_ids"] = true;
+  const HttpReply reply = Post("/v1/completions", body);
+  EXPECT_EQ(reply.Header("content-type"), "text/event-stream; charset=utf-8");
+  std::string text, shown;
+  std::vector<int32_t> ids;
+  int with_text = 0;
+  const std::vector<Json> events = EventsOf(reply.body);
+  for (const Json& event : events) {
+    if (event["choices"].empty()) continue;
+    const Json& choice = event["choices"][0];
+    text += choice["text"];
+    if (!choice.contains("token_ids")) continue;
+    ++with_text;
+    for (const Json& id : choice["token_ids"]) ids.push_back(id);
+    for (const Json& token : choice["speculation"]["tokens"]) shown += token["text"];
+  }
+  EXPECT_EQ(text, whole["choices"][0]["text"]);
+  EXPECT_EQ(shown, text);
+  EXPECT_EQ(ids.size(), 40U);
+  EXPECT_LT(with_text, 40) << "one event a step";
+  EXPECT_EQ(events[events.size() - 2]["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(events.back()["usage"], whole["usage"]);
+  EXPECT_EQ(events.back()["seed"], 5);
+}
+
+TEST_F(ServiceTest, ChoicesHaveNoiseOfTheirOwnAndTheFirstIsThatOfRun) {
+  const Json json = Complete({{"prompt", "The dog"}, {"max_tokens", 12}, {"seed", 7}, {"n", 3}});
+  ASSERT_EQ(json["choices"].size(), 3U);
+  std::set<std::string> texts;
+  for (int32_t c = 0; c < 3; ++c) {
+    const std::string text = json["choices"][static_cast<size_t>(c)]["text"];
+    EXPECT_EQ(text, TheEngine().Generate(Alone("The dog", 12, 1, SeedOfChoice(7, c))).text);
+    texts.insert(text);
+  }
+  EXPECT_EQ(SeedOfChoice(7, 0), 7U);
+  EXPECT_EQ(texts.size(), 3U);
+  EXPECT_EQ(json["usage"]["completion_tokens"], 36);
+}
+
+TEST_F(ServiceTest, SeveralPromptsAndIdsAndEcho) {
+  const std::vector<int32_t> ids = TheEngine().Tokenize("The cat", true, true);
+  const Json json =
+      Complete({{"prompt", Json::array({"The dog", ids})}, {"max_tokens", 5}, {"temperature", 0}, {"echo", true}});
+  EXPECT_EQ(json["choices"][0]["text"], "The dog" + TheEngine().Generate(Alone("The dog", 5)).text);
+  EXPECT_EQ(json["choices"][1]["text"], "The cat" + TheEngine().Generate(Alone("The cat", 5)).text);
+  EXPECT_EQ(json["choices"][1]["index"], 1);
+  EXPECT_EQ(Complete({{"prompt", ids}, {"max_tokens", 5}, {"temperature", 0}})["choices"][0]["text"],
+            TheEngine().Generate(Alone("The cat", 5)).text);
+}
+
+TEST_F(ServiceTest, StopStringsEndTheText) {
+  const std::string whole = TheEngine().Generate(Alone("Once upon a time", 40)).text;
+  const std::string stop = whole.substr(20, 4);
+  const Json json = Complete({{"prompt", "Once upon a time"}, {"max_tokens", 40}, {"temperature", 0}, {"stop", stop}});
+  EXPECT_EQ(json["choices"][0]["text"], whole.substr(0, whole.find(stop)));
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
+}
+
+TEST_F(ServiceTest, ASeedThatTheServerChoseIsReturnedAndRepeatsTheText) {
+  const Json body = {{"prompt", "The dog"}, {"max_tokens", 24}};
+  const Json first = Complete(body), second = Complete(body);
+  EXPECT_NE(first["seed"], second["seed"]);
+  Json again = body;
+  again["seed"] = first["seed"];
+  EXPECT_EQ(Complete(again)["choices"][0]["text"], first["choices"][0]["text"]);
+}
+
+TEST_F(ServiceTest, ManyAtOnceGetWhatEachGetsAlone) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 24; ++i) {
+    threads.emplace_back([this, i] {
+      const float temperature = i % 3 == 0 ? 0.0F : 0.9F;
+      const std::string prompt = i % 2 == 0 ? "Once upon a time" : "The big dog";
+      if (i % 8 == 7) {  // in the middle of others, some go away
+        HttpClient client(http_->port());
+        client.Send(HttpClient::PostText(
+            "/v1/completions", base::DumpJson({{"prompt", prompt}, {"max_tokens", 400}, {"ignore_eos", true}})));
+        return;
+      }
+      Json body = {{"prompt", prompt},
+                   {"max_tokens", 10 + i},
+                   {"temperature", temperature},
+                   {"seed", i},
+                   {"speculation", {{"enabled", i % 4 != 1}, {"lookup", i % 4 == 2 ? 5 : 0}}}};
+      const GenerationRequest alone = Alone(prompt, 10 + i, temperature, static_cast<uint64_t>(i));
+      const Json json = Complete(body);
+      EXPECT_EQ(json["choices"][0]["text"], TheEngine().Generate(alone).text) << i;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < 1000 && service_->num_open() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(service_->num_open(), 0) << "requests whose clients went away are cancelled";
+}
+
+TEST_F(ServiceTest, TooManyWaitForNobody) {
+  http_->Stop();
+  Start(3);
+  ExpectRefused("/v1/completions", {{"prompt", "The"}, {"n", 4}}, "try again later", "", 429);
+  EXPECT_EQ(Post("/v1/completions", {{"prompt", "The"}, {"n", 4}}).Header("retry-after"), "1");
+  EXPECT_EQ(Complete({{"prompt", "The"}, {"n", 3}})["choices"].size(), 3U);
+}
+
+TEST_F(ServiceTest, WrongRequestsAreRefusedByTheirField) {
+  const auto refused = [this](Json body, const std::string& part, const std::string& param) {
+    if (!body.contains("prompt")) body["prompt"] = "x";
+    ExpectRefused("/v1/completions", body, part, param);
+  };
+  refused({{"temperature", "hot"}}, "'temperature' is \"hot\", expected a number", "temperature");
+  refused({{"temperature", -1}}, "expected a number, 0 to 100", "temperature");
+  refused({{"max_tokens", 0}}, "expected an integer, 1 to", "max_tokens");
+  refused({{"max_tokens", 1.5}}, "expected an integer", "max_tokens");
+  refused({{"n", 1000}}, "1 to 128", "n");
+  refused({{"tempratur", 1}}, "Unrecognized request argument supplied: tempratur", "tempratur");
+  refused({{"logit_bias", {{"5", 1}}}}, "cannot do that", "logit_bias");
+  refused({{"stop", Json::array({1})}}, "a string, or a list", "stop");
+  refused({{"stop", ""}}, "stop string is empty", "");
+  refused({{"prompt", Json::array({1, -2})}}, "a list of token ids", "prompt");
+  refused({{"prompt", Json::array({1, 999999})}}, "999999", "");
+  refused({{"prompt", Json::array()}}, "expected a text", "prompt");
+  refused({{"stream_options", {{"include_usage", true}}}}, "needs 'stream'", "stream_options");
+  refused({{"speculation", {{"tree", "/etc/passwd"}}}}, "a preset's name", "speculation.tree");
+  refused({{"speculation", {{"tre", "x"}}}}, "speculation.tre", "speculation.tre");
+  refused({{"speculation", 5}}, "expected an object", "speculation");
+  ExpectRefused("/v1/completions", {{"max_tokens", 5}}, "'prompt' is missing", "prompt");
+  ExpectRefused("/v1/completions", Json::array(), "expected an object", "");
+  ExpectRefused("/v1/completions", {{"model", "gpt-5"}, {"prompt", "x"}}, "does not exist", "model", 404);
+  std::string text;
+  for (int i = 0; i < 600; ++i) text += "dog ";
+  const HttpReply too_long = Post("/v1/completions", {{"prompt", text}});
+  EXPECT_EQ(too_long.json()["error"]["code"], "context_length_exceeded");
+  HttpClient client(http_->port());
+  EXPECT_EQ(client.PostRaw("/v1/completions", std::string(R"({"prompt":"x","prompt":"y"})")).status, 400);
+  EXPECT_EQ(client.PostRaw("/v1/completions", std::string("{")).status, 400);
+  EXPECT_EQ(client.PostRaw("/v1/completions", std::string(100000, '[')).status, 400);
+  EXPECT_EQ(client.Get("/nothing").status, 404);
+  EXPECT_EQ(client.PostRaw("/nothing", "{}").status, 404);
+}
+
+TEST_F(ServiceTest, ChatsAreRenderedAndStreamed) {
+  http_->Stop();
+  ServiceOptions options{.model_name = "tale", .template_name = "vicuna"};
+  service_ = std::make_unique<Service>(TheEngine(), options);
+  http_ = std::make_unique<HttpServer>(HttpOptions{.port = 0},
+                                       [this](const HttpRequest& request, std::shared_ptr<Exchange> exchange) {
+                                         service_->Handle(request, std::move(exchange));
+                                       });
+  http_->Start();
+  Json body = {{"messages",
+                {{{"role", "developer"}, {"content", "You are a poet."}},
+                 {{"role", "user"}, {"content", Json::array({{{"type", "text"}, {"text", "Hello"}}})}}}},
+               {"max_completion_tokens", 16},
+               {"temperature", 0}};
+  const std::vector<ChatMessage> messages = {{"system", "You are a poet."}, {"user", "Hello"}};
+  std::string prompt;
+  ASSERT_TRUE(TheEngine().RenderChat(messages, "vicuna", &prompt));
+  GenerationRequest alone = Alone("", 16);
+  alone.prompt_ids = TheEngine().Tokenize(prompt, true, false);
+  const GenerationResult result = TheEngine().Generate(alone);
+  const std::string expected = result.text;
+  const std::string reason = result.finish_reason == FinishReason::kEos ? "stop" : "length";
+  const HttpReply reply = Post("/v1/chat/completions", body);
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(reply.json()["choices"][0]["message"]["content"], expected);
+  EXPECT_EQ(reply.json()["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(reply.json()["object"], "chat.completion");
+  body["stream"] = true;
+  const std::vector<Json> events = EventsOf(Post("/v1/chat/completions", body).body);
+  EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
+  std::string text;
+  for (const Json& event : events) text += event["choices"][0]["delta"].value("content", "");
+  EXPECT_EQ(text, expected);
+  EXPECT_EQ(events.back()["choices"][0]["finish_reason"], reason);
+  ExpectRefused("/v1/chat/completions", {{"messages", Json::array()}}, "one at least", "messages");
+  ExpectRefused("/v1/chat/completions", {{"messages", {{{"role", "tool"}, {"content", "x"}}}}}, "expected system",
+                "messages[0].role");
+  body["tools"] = {{{"type", "function"}}};
+  ExpectRefused("/v1/chat/completions", body, "'tools'", "tools");
+}
+
+TEST_F(ServiceTest, TextsAndIdsAndWhatIsServed) {
+  HttpClient client(http_->port());
+  EXPECT_EQ(client.Get("/health").status, 200);
+  EXPECT_EQ(client.Get("/ready").status, 200);
+  EXPECT_EQ(client.Get("/v1/models").json()["data"][0]["id"], "tale");
+  EXPECT_EQ(client.Get("/v1/models/tale").json()["id"], "tale");
+  const std::vector<int32_t> ids = TheEngine().Tokenize("Once upon a time", true, true);
+  EXPECT_EQ(client.Post("/tokenize", Json{{"prompt", "Once upon a time"}}).json()["tokens"], ids);
+  EXPECT_THAT(client.Post("/detokenize", Json{{"tokens", ids}}).json()["prompt"].get<std::string>(),
+              HasSubstr("Once upon a time"));
+  EXPECT_EQ(client.Post("/detokenize", Json{{"tokens", {9999999}}}).status, 400);
+  service_->Drain();
+  EXPECT_EQ(client.Get("/health").status, 200);
+  EXPECT_EQ(client.Get("/ready").status, 503);
+  EXPECT_EQ(client.Post("/v1/completions", Json{{"prompt", "x"}}).status, 503);
+}
+
+}  // namespace
+}  // namespace hydrant::server::service_test
