@@ -73,6 +73,26 @@ struct LookupOptions {
   bool operator==(const LookupOptions&) const = default;
 };
 
+// Where a token of a reply came from.
+enum class DraftSource : uint8_t {
+  kBase,        // the base model's own choice
+  kHeads,       // draft heads
+  kLookup,      // LookupOptions
+  kPrediction,  // GenerationRequest::prediction_ids
+  kGiven,       // GenerationRequest::draft_ids
+};
+
+constexpr const char* NameOf(DraftSource source) {
+  switch (source) {
+    case DraftSource::kBase: return "base";
+    case DraftSource::kHeads: return "heads";
+    case DraftSource::kLookup: return "lookup";
+    case DraftSource::kPrediction: return "prediction";
+    case DraftSource::kGiven: return "given";
+  }
+  return "?";
+}
+
 struct GenerationRequest {
   std::vector<int32_t> prompt_ids;  // used exactly as given
   SamplingOptions sampling;
@@ -90,6 +110,26 @@ struct GenerationRequest {
   // Requests of one scope use each other's keys and values where their texts begin alike, and compute only what is new.
   // How long a prompt takes then tells what others of the scope have asked before. Empty: a scope of its own.
   std::string cache_scope = {};
+  // What the reply may say, or nearly so: drafted step by step, from where the reply is in it, before lookups and
+  // heads. The place is found again after a difference. Exact rule only: it changes the speed, never the text.
+  std::vector<int32_t> prediction_ids = {};
+  // The reply's first tokens, as somebody else has drafted them: a chain that the first step verifies, behind the token
+  // that the prompt gives. They begin with that token. Exact rule only.
+  std::vector<int32_t> draft_ids = {};
+  // For each token of the reply its log probability by the base model's own logits, before penalties, temperature and
+  // filters, beside so many most likely tokens, 0 to 64; -1: none.
+  int32_t num_logprobs = -1;
+};
+
+struct Logprob {
+  int32_t token_id = 0;
+  float value = 0;  // natural logarithm
+};
+
+// At one place of the reply.
+struct TokenLogprobs {
+  float chosen = 0;          // of the token that stands there
+  std::vector<Logprob> top;  // most likely first
 };
 
 // A request that was submitted. Later ones have larger numbers.
@@ -156,6 +196,11 @@ struct GenerationResult {
   int64_t num_looked_up = 0;           // of num_drafted: nodes of those
   int64_t num_looked_up_accepted = 0;  // of num_looked_up: tokens of the reply
   std::vector<int32_t> token_depth;    // one per token id: depth in the tree that drafted it, 0 = the base model's own
+  std::vector<DraftSource> token_source;  // one per token id
+  std::vector<TokenLogprobs> logprobs;    // one per token id, where asked for
+  // Drafted tokens of GenerationRequest::prediction_ids and draft_ids, and those of the reply among them.
+  int64_t num_predicted = 0, num_predicted_accepted = 0;
+  int64_t num_given = 0, num_given_accepted = 0;
   // Per depth d = 1..: steps whose tree had a node at that depth, and steps that gave the reply a token from there.
   std::vector<int64_t> depth_offered;
   std::vector<int64_t> depth_accepted;
@@ -183,13 +228,24 @@ struct GenerationResult {
   }
 };
 
+// The tree of one step, and what became of it. N nodes, parents before children.
+struct StepTree {
+  std::span<const int32_t> parents;         // [N], the root's is -1
+  std::span<const int32_t> tokens;          // [N], the root's is a token of the reply already
+  std::span<const int32_t> accepted;        // nodes in order, the root left out
+  DraftSource source = DraftSource::kBase;  // kBase: nothing was drafted
+};
+
 // Called after each step, and between the parts of a long prompt, with the tokens that are ready since the last call:
 // none yet where a stop string may have begun. Return false to stop; tokens held back then are in the result only.
 struct Emission {
   std::span<const int32_t> token_ids;
-  std::span<const int32_t> token_depth;     // as GenerationResult::token_depth
-  std::span<const std::string> token_text;  // text of each token (held-back bytes arrive with a later one)
-  std::string_view text;                    // all of them joined
+  std::span<const int32_t> token_depth;  // as GenerationResult::token_depth
+  std::span<const DraftSource> token_source = {};
+  std::span<const TokenLogprobs> logprobs = {};  // empty: not asked for
+  std::span<const std::string> token_text;       // text of each token (held-back bytes arrive with a later one)
+  std::string_view text;                         // all of them joined
+  const StepTree* step = nullptr;                // the last one; null: none yet
 };
 using EmitCallback = std::function<bool(const Emission&)>;
 

@@ -113,10 +113,10 @@ TEST_F(FirstOfTest, TheSecondIsAskedWhereTheFirstFindsNothing) {
   request.lookup = {.max_tokens = 3, .min_match = 2};
   Text text(both, request);
   const tree::TokenTree found = text.Propose({3}, &chain);  // .. 2 3, as before: 4
-  EXPECT_TRUE(found.looked_up);
+  EXPECT_EQ(found.source, DraftSource::kLookup);
   EXPECT_EQ(found.tokens, (std::vector<int32_t>{3, 4, 1, 2}));
   const tree::TokenTree drafted = text.Propose({3, 9}, &chain);
-  EXPECT_FALSE(drafted.looked_up);
+  EXPECT_NE(drafted.source, DraftSource::kLookup);
   EXPECT_EQ(drafted.tokens, (std::vector<int32_t>{9, 10}));
   EXPECT_EQ(text.Propose({3, 9, 7}, &nothing).tokens, (std::vector<int32_t>{7}));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A drafter that looks up a sequence's own text (lookup.h). It proposes a chain of the tokens that followed before,
-// where GenerationRequest's `lookup` asks for it. It reads no weights and wants no hidden states.
+// A drafter that takes chains of tokens from texts: drafts that came with the request (GenerationRequest::draft_ids),
+// what a prediction says next (prediction.h), and the sequence's own text (lookup.h), in this order. It reads no
+// weights and wants no hidden states.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ class LookupDrafter : public Drafter {
  public:
   const char* name() const override { return "lookup"; }
   int32_t max_depth() const override { return tree::Topology::kMaxDepth; }
-  int32_t MostNodes(const GenerationRequest& request) const override { return request.lookup.max_tokens; }
+  int32_t MostNodes(const GenerationRequest& request) const override;
   std::unique_ptr<DraftState> NewState(const GenerationRequest& request) const override;
   void Commit(std::span<const CommitInput> /*inputs*/) override {}  // all tokens come with Propose
   void Propose(std::span<ProposeInput> inputs) override;

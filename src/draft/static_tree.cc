@@ -31,7 +31,7 @@ void StaticTree::Plant(const Budget& budget, int32_t root, tree::TokenTree& tree
   tree.tokens.assign(static_cast<size_t>(shape.num_nodes()), 0);
   tree.tokens[0] = root;
   tree.scores.clear();
-  tree.looked_up = false;
+  tree.source = shape.num_nodes() > 1 ? DraftSource::kHeads : DraftSource::kBase;
 }
 
 const tree::Topology& Chains::Of(int32_t nodes) {

@@ -22,12 +22,12 @@ TEST(StaticTreeTest, ABudgetCutsDepthAndThenNodes) {
         EXPECT_EQ(shape.FitsIn(budget), depth >= whole.max_depth() && nodes >= whole.num_nodes() - 1);
         if (expected.num_nodes() - 1 > nodes) expected = expected.Truncate(nodes + 1);
         EXPECT_EQ(shape.Within(budget), expected);
-        tree::TokenTree tree{.topology = whole, .tokens = {1, 2}, .scores = {1}, .looked_up = true};
+        tree::TokenTree tree{.topology = whole, .tokens = {1, 2}, .scores = {1}, .source = DraftSource::kLookup};
         shape.Plant(budget, 7, tree);
         EXPECT_EQ(tree.topology, expected);
         EXPECT_EQ(tree.tokens.size(), static_cast<size_t>(expected.num_nodes()));
         EXPECT_EQ(tree.tokens.front(), 7);
-        EXPECT_TRUE(tree.scores.empty() && !tree.looked_up);
+        EXPECT_TRUE(tree.scores.empty() && tree.source != DraftSource::kLookup);
       }
     }
   }

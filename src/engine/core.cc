@@ -115,6 +115,8 @@ sequence::SequenceSetup Core::SetupFor(const GenerationRequest& request, Request
 RequestId Core::Submit(const GenerationRequest& request, RequestCallbacks callbacks) {
   ValidateRequest(request);
   load::CheckPrompt(*loaded_, request.prompt_ids);
+  load::CheckIds(*loaded_, request.prediction_ids, "GenerationRequest::prediction_ids");
+  load::CheckIds(*loaded_, request.draft_ids, "GenerationRequest::draft_ids");
   if (!request.stop.stop.empty() && !loaded_->tokenizer) {
     throw UserError("stop strings need a tokenizer, and " + loaded_->options.model + " has none");
   }

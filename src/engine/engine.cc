@@ -185,6 +185,12 @@ void ValidateRequest(const GenerationRequest& request) {
   CheckRange("GenerationRequest::max_nodes", request.max_nodes, 0, load::kMaxRows - 1);
   CheckRange("LookupOptions::max_tokens", request.lookup.max_tokens, 0, 64);
   CheckRange("LookupOptions::min_match", request.lookup.min_match, 1, 64);
+  CheckRange("GenerationRequest::num_logprobs", request.num_logprobs, -1, 64);
+  const bool has_texts = !request.prediction_ids.empty() || !request.draft_ids.empty();
+  if (has_texts && request.accept.rule == AcceptRule::kTypical) {
+    throw UserError("prediction_ids or draft_ids are given with typical acceptance, whose text would depend on them",
+                    "use the exact rule, or leave them out");
+  }
   if (request.lookup.max_tokens > 0 && request.accept.rule == AcceptRule::kTypical) {
     throw UserError("lookup is on with typical acceptance, whose text would depend on it",
                     "use the exact rule, or leave lookup out");

@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "hydrant/error.h"
 #include "load/loaded_model.h"
+#include "sampling/logprobs.h"
 
 namespace hydrant::engine {
 namespace {
@@ -42,6 +43,25 @@ void Guard(Part& part, const Fn& fn) {
   } catch (const UserError&) {
     part.error = std::current_exception();
   }
+}
+
+// Of the accepted nodes' tokens and the bonus, each at the node before it. `count` as GenerationRequest::num_logprobs.
+std::vector<TokenLogprobs> LogprobsOf(const verify::VerifyInput& input, const verify::Verdict& verdict, int32_t count) {
+  std::vector<TokenLogprobs> logprobs;
+  if (count < 0) return logprobs;
+  tree::NodeId at = 0;
+  for (const tree::NodeId node : verdict.path) {
+    const int32_t token = input.tree->tokens[static_cast<size_t>(node)];
+    logprobs.push_back(sampling::LogprobsOf(verify::RowOf(input, at), token, count));
+    at = node;
+  }
+  logprobs.push_back(sampling::LogprobsOf(verify::RowOf(input, at), verdict.bonus, count));
+  return logprobs;
+}
+
+// Whether a tree is what AutoTrees chose from: the heads', or nothing.
+bool IsByHeads(const tree::TokenTree& tree) {
+  return tree.source == DraftSource::kHeads || tree.source == DraftSource::kBase;
 }
 
 }  // namespace
@@ -147,7 +167,7 @@ void Stepper::Draft() {
   for (const draft::ProposeInput& proposal : proposals_) {
     HYDRANT_CHECK(proposal.tree->topology.num_nodes() - 1 <= proposal.budget.max_nodes);
     const bool whole = proposal.shape == nullptr || proposal.shape->FitsIn(proposal.budget);
-    all_as_chosen_ = all_as_chosen_ && !proposal.tree->looked_up && whole;
+    all_as_chosen_ = all_as_chosen_ && IsByHeads(*proposal.tree) && whole;
   }
 }
 
@@ -265,6 +285,7 @@ void Stepper::Verify(size_t t) {
       CheckKv(part, root + sequence.places()[static_cast<size_t>(node)], 1);
     }
     CheckFinite(input, verdict);
+    sequence.TakeLogprobs(LogprobsOf(input, verdict, sequence.request().num_logprobs));
     sequence.CommitPath(verdict);
   });
 }

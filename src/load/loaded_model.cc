@@ -304,12 +304,15 @@ void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_i
                         " ('max_position_embeddings') allows " + std::to_string(config.max_positions),
                     "shorten the prompt");
   }
-  for (size_t i = 0; i < prompt_ids.size(); ++i) {
-    if (prompt_ids[i] < 0 || prompt_ids[i] >= config.vocab_size) {
-      throw UserError("prompt token " + std::to_string(i) + " is " + std::to_string(prompt_ids[i]) +
-                      ", expected 0 to " + std::to_string(config.vocab_size - 1) + " (vocab_size of " + config.file +
-                      ")");
-    }
+  CheckIds(loaded, prompt_ids, "prompt");
+}
+
+void CheckIds(const LoadedModel& loaded, std::span<const int32_t> ids, const std::string& name) {
+  const model::ModelConfig& config = loaded.weights.config;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < config.vocab_size) continue;
+    throw UserError(name + " token " + std::to_string(i) + " is " + std::to_string(ids[i]) + ", expected 0 to " +
+                    std::to_string(config.vocab_size - 1) + " (vocab_size of " + config.file + ")");
   }
 }
 

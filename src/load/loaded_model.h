@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -78,5 +79,7 @@ UserError TreeWithoutHeads();
 
 // Throws UserError when the prompt is empty, has ids outside the vocabulary, or is longer than the context.
 void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_ids);
+// Throws UserError for one outside the vocabulary; `name` says whose they are.
+void CheckIds(const LoadedModel& loaded, std::span<const int32_t> ids, const std::string& name);
 
 }  // namespace hydrant::load

@@ -2,9 +2,11 @@
 #include "sequence/sequence.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
+#include "sampling/logprobs.h"
 
 namespace hydrant::sequence {
 
@@ -57,7 +59,10 @@ void Sequence::TakeFirst(std::span<const float> logits) {
   const sampling::TokenHistory history{.prompt = request_.prompt_ids, .output = {}, .path = {}};
   const int32_t token = argmax ? sampling::Argmax(logits)
                                : sampling::ChooseToken(logits, request_.sampling, history, noise_, 0, scratch_);
-  Append(token, 0);
+  if (request_.num_logprobs >= 0) {
+    result_.logprobs.push_back(sampling::LogprobsOf(logits, token, request_.num_logprobs));
+  }
+  Append(token, 0, DraftSource::kBase);
 }
 
 void Sequence::PlaceNodes() { places_ = tree_.topology.Preorder(); }
@@ -72,20 +77,35 @@ void Sequence::CommitPath(const verify::Verdict& verdict) {
 void Sequence::Commit(const verify::Verdict& verdict) {
   size_t received = 0;  // accepted tokens that are in the text; nobody gets those behind its end
   for (; received < verdict.path.size() && !finished_; ++received) {
-    Append(tree_.tokens[static_cast<size_t>(verdict.path[received])], static_cast<int32_t>(received) + 1);
+    Append(tree_.tokens[static_cast<size_t>(verdict.path[received])], static_cast<int32_t>(received) + 1, tree_.source);
   }
-  if (!finished_) Append(verdict.bonus, 0);
+  if (!finished_) Append(verdict.bonus, 0, DraftSource::kBase);
+  if (request_.num_logprobs >= 0) {
+    const size_t appended = output().size() - result_.logprobs.size();
+    HYDRANT_CHECK(appended <= step_logprobs_.size());
+    std::move(step_logprobs_.begin(), step_logprobs_.begin() + static_cast<std::ptrdiff_t>(appended),
+              std::back_inserter(result_.logprobs));
+  }
+  accepted_.assign(verdict.path.begin(), verdict.path.end());
   CountStep(verdict, received);
   noise_.Forget(static_cast<int64_t>(output().size()));
 }
 
 void Sequence::CountStep(const verify::Verdict& verdict, size_t received) {
   result_.num_emitted.push_back(verdict.num_emitted());
-  result_.num_drafted += tree_.topology.num_nodes() - 1;
-  if (tree_.looked_up) {
+  const int64_t nodes = tree_.topology.num_nodes() - 1;
+  const auto accepted = static_cast<int64_t>(received);
+  result_.num_drafted += nodes;
+  if (tree_.source == DraftSource::kLookup) {
     ++result_.num_lookup_steps;
-    result_.num_looked_up += tree_.topology.num_nodes() - 1;
-    result_.num_looked_up_accepted += static_cast<int64_t>(received);
+    result_.num_looked_up += nodes;
+    result_.num_looked_up_accepted += accepted;
+  } else if (tree_.source == DraftSource::kPrediction) {
+    result_.num_predicted += nodes;
+    result_.num_predicted_accepted += accepted;
+  } else if (tree_.source == DraftSource::kGiven) {
+    result_.num_given += nodes;
+    result_.num_given_accepted += accepted;
   }
   const auto depth = static_cast<size_t>(tree_.topology.max_depth());
   if (result_.depth_offered.size() < depth) {
@@ -98,9 +118,10 @@ void Sequence::CountStep(const verify::Verdict& verdict, size_t received) {
   }
 }
 
-void Sequence::Append(int32_t token, int32_t depth) {
+void Sequence::Append(int32_t token, int32_t depth, DraftSource source) {
   tokens_.push_back(token);
   output_depth_.push_back(depth);
+  output_source_.push_back(source);
   const bool is_eos = std::find(eos_token_ids_.begin(), eos_token_ids_.end(), token) != eos_token_ids_.end();
   if (is_eos && !request_.stop.ignore_eos) {
     text_.PushSilent();
@@ -136,16 +157,25 @@ void Sequence::Emit(const EmitCallback& on_emit) {
   const auto first = static_cast<size_t>(num_emitted_tokens_);
   const auto count = static_cast<size_t>(ready - num_emitted_tokens_);
   num_emitted_tokens_ = ready;
+  const StepTree step{
+      .parents = tree_.topology.parent(), .tokens = tree_.tokens, .accepted = accepted_, .source = tree_.source};
+  const auto part = [&](const auto& of_tokens) {
+    return of_tokens.empty() ? std::span(of_tokens) : std::span(of_tokens).subspan(first, count);
+  };
   const Emission emission{.token_ids = output().subspan(first, count),
-                          .token_depth = std::span(output_depth_).subspan(first, count),
+                          .token_depth = part(output_depth_),
+                          .token_source = part(output_source_),
+                          .logprobs = part(result_.logprobs),
                           .token_text = token_text,
-                          .text = text};
+                          .text = text,
+                          .step = num_steps() > 0 ? &step : nullptr};
   if (!on_emit(emission)) Cancel();
 }
 
 GenerationResult Sequence::TakeResult() {
   result_.token_ids.assign(output().begin(), output().end());
   result_.token_depth = output_depth_;
+  result_.token_source = output_source_;
   result_.has_text = has_text_;
   result_.text = text_.text();
   return std::move(result_);

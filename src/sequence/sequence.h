@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "draft/drafter.h"
@@ -49,6 +50,8 @@ class Sequence {
   void TakeFirst(std::span<const float> logits);
   // The outcome of one step. First its keys and values: those of the base model's layers for the accepted nodes.
   void CommitPath(const verify::Verdict& verdict);
+  // With log probabilities of its tokens, where the request asks for them: those of the accepted nodes and the bonus.
+  void TakeLogprobs(std::vector<TokenLogprobs> logprobs) { step_logprobs_ = std::move(logprobs); }
   // Then its tokens: appends those that are emitted, and applies the stop rules.
   void Commit(const verify::Verdict& verdict);
   // Lets others of its scope find the blocks that are full.
@@ -95,7 +98,7 @@ class Sequence {
   size_t num_steps() const { return result_.num_emitted.size(); }
 
  private:
-  void Append(int32_t token, int32_t depth);
+  void Append(int32_t token, int32_t depth, DraftSource source);
   void Finish(FinishReason reason);
   void CountStep(const verify::Verdict& verdict, size_t received);
 
@@ -107,6 +110,7 @@ class Sequence {
   bool shares_its_scope_;
   const draft::Drafter* drafter_;
   std::vector<int32_t> tokens_, output_depth_;
+  std::vector<DraftSource> output_source_;
   kv::BlockTable table_;
   std::unique_ptr<draft::DraftState> draft_state_;
   sampling::NoiseCache noise_;
@@ -117,6 +121,8 @@ class Sequence {
   std::vector<int32_t> places_;
   std::vector<int32_t> path_;        // of the root and the accepted nodes
   std::vector<int64_t> tree_steps_;  // by auto's trees
+  std::vector<int32_t> accepted_;    // nodes of the last step
+  std::vector<TokenLogprobs> step_logprobs_;
   bool has_text_;
   bool finished_ = false;
   int32_t num_emitted_tokens_ = 0;  // handed to the callback so far

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "hydrant/generation.h"
 #include "tree/topology.h"
 
 namespace hydrant::tree {
@@ -14,14 +15,14 @@ struct TokenTree {
   std::vector<int32_t> tokens;  // [N], tokens[0] = root, the last token already decided
   // [N] How likely the drafter holds a node's path from the root, 1 for the root itself; empty: it did not say.
   std::vector<float> scores = {};
-  bool looked_up = false;  // are the tokens from the text itself, so that no weights were read for them?
+  DraftSource source = DraftSource::kBase;  // who drafted them; kBase: nobody
 
   // Nothing drafted: the root alone.
   void Reset(int32_t root) {
     if (topology.num_nodes() > 1) topology = Topology();
     tokens.assign(1, root);
     scores.clear();
-    looked_up = false;
+    source = DraftSource::kBase;
   }
 };
 
