@@ -14,6 +14,7 @@
 #include "server/api/api_error.h"
 #include "server/api/fields.h"
 #include "server/job.h"
+#include "server/page.h"
 
 namespace hydrant::server {
 namespace {
@@ -51,6 +52,26 @@ Json BodyOf(const HttpRequest& request) {
   }
 }
 
+// What needs no key: whether the server lives, and the page, which asks for one itself.
+bool IsOpen(const std::string& path) {
+  return path == "/" || path.starts_with("/page/") || path == "/health" || path == "/ready";
+}
+
+// The page's file, as a browser is to take it: nothing from elsewhere, nothing inline.
+HttpResponse PageReply(const PageFile& file) {
+  const std::string_view kind = file.name.ends_with(".html")  ? "text/html"
+                                : file.name.ends_with(".css") ? "text/css"
+                                                              : "text/javascript";
+  return {.content_type = std::string(kind) + "; charset=utf-8",
+          .body = std::string(file.text),
+          .headers = {{"Content-Security-Policy",
+                       "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+                       "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cache-Control", "no-cache"}}};
+}
+
 HttpResponse JsonReply(const Json& json) { return {.body = base::DumpJson(json)}; }
 
 }  // namespace
@@ -81,7 +102,7 @@ void Service::OnReply(const ReplyRecord& record) {
 }
 
 std::string Service::KeyOf(const HttpRequest& request) const {
-  if (options_.keys.empty() || request.path == "/health" || request.path == "/ready") return "";
+  if (options_.keys.empty() || IsOpen(request.path)) return "";
   const std::string* const name = options_.keys.Find(request.Header("authorization"));
   if (name == nullptr) {
     throw ApiError(401, "this server asks for an API key: Authorization: Bearer KEY", "", "invalid_api_key");
@@ -126,6 +147,10 @@ void Service::GiveBack(const std::string& key) {
 }
 
 HttpResponse Service::Get(const HttpRequest& request) {
+  for (const PageFile& file : PageFiles()) {
+    const bool is_first = request.path == "/" && file.name == "index.html";
+    if (is_first || request.path == "/page/" + std::string(file.name)) return PageReply(file);
+  }
   if (request.path == "/health") return JsonReply({{"status", "ok"}});
   if (request.path == "/ready") {
     if (is_draining_) throw ApiError(503, "the server is ending");
@@ -140,7 +165,10 @@ HttpResponse Service::Get(const HttpRequest& request) {
                       {"object", "model"},
                       {"created", started_},
                       {"owned_by", "hydrant"},
-                      {"max_model_len", engine_.info().max_positions}};
+                      {"max_model_len", engine_.info().max_positions},
+                      {"has_chat_template", options_.template_name != "none"},
+                      {"drafter", engine_.info().drafter},
+                      {"num_heads", engine_.info().num_heads}};
   if (request.path == "/v1/models") return JsonReply({{"object", "list"}, {"data", Json::array({model})}});
   if (request.path == "/v1/models/" + options_.model_name) return JsonReply(model);
   throw ApiError(404, fmt::format("there is no GET {}", request.path));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "server/http/http_server.h"
 #include "tests/http_client.h"
 #include "tests/test_data.h"
@@ -286,6 +287,21 @@ TEST_F(ServiceTest, ChatsAreRenderedAndStreamed) {
                 "messages[0].role");
   body["tools"] = {{{"type", "function"}}};
   ExpectRefused("/v1/chat/completions", body, "'tools'", "tools");
+}
+
+TEST_F(ServiceTest, ThePageAndItsFilesAreInTheProgram) {
+  HttpClient client(http_->port());
+  const HttpReply page = client.Get("/");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.Header("content-type"), "text/html; charset=utf-8");
+  EXPECT_THAT(page.Header("content-security-policy"), HasSubstr("script-src 'self'"));
+  for (const char* name : {"app.js", "style.css"}) {
+    EXPECT_THAT(page.body, HasSubstr(std::string("/page/") + name));
+    EXPECT_EQ(client.Get(std::string("/page/") + name).body,
+              base::ReadTextFile(test::SourceDir() + "/src/server/page/" + name));
+  }
+  EXPECT_EQ(client.Get("/page/").status, 404);
+  EXPECT_EQ(client.Get("/page/../service.cc").status, 404);
 }
 
 TEST_F(ServiceTest, TextsAndIdsAndWhatIsServed) {
