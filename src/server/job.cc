@@ -60,7 +60,7 @@ void Job::Begin() {
   for (size_t i = 0; i < echoes_.size(); ++i) {
     const auto choice = static_cast<int32_t>(i);
     if (request_.kind == ApiKind::kChat) events += EventText(RoleEvent(header_, choice));
-    if (!echoes_[i].empty()) events += EventText(TextEvent(header_, choice, echoes_[i], nullptr, request_));
+    if (!echoes_[i].empty()) events += EventText(TextEvent(header_, choice, echoes_[i], nullptr, request_, {}));
   }
   exchange_->Begin({.content_type = "text/event-stream; charset=utf-8",
                     .body = std::move(events),
@@ -73,7 +73,11 @@ bool Job::OnEmit(size_t choice, const Emission& emission) {
   if (emission.token_ids.empty()) return true;
   Observe(choice, static_cast<int64_t>(emission.token_ids.size()));
   if (!request_.stream) return true;
-  exchange_->Write(EventText(TextEvent(header_, static_cast<int32_t>(choice), emission.text, &emission, request_)));
+  const auto text_of = [this](int32_t token) {
+    return service_.engine_.Detokenize(std::span(&token, 1), /*skip_special=*/false);
+  };
+  exchange_->Write(
+      EventText(TextEvent(header_, static_cast<int32_t>(choice), emission.text, &emission, request_, text_of)));
   return true;
 }
 

@@ -125,6 +125,13 @@ TEST_F(ServiceTest, StreamsGiveTheSameTextInSteps) {
     ++with_text;
     for (const Json& id : choice["token_ids"]) ids.push_back(id);
     for (const Json& token : choice["speculation"]["tokens"]) shown += token["text"];
+    for (const Json& token : choice["speculation"]["tokens"]) {
+      EXPECT_EQ(token["source"], token["depth"] == 0 ? "base" : "heads");
+    }
+    if (!choice["speculation"].contains("step")) continue;
+    const Json& step = choice["speculation"]["step"];
+    EXPECT_EQ(step["parents"].size(), step["texts"].size());
+    EXPECT_LT(step["accepted"].size(), step["texts"].size());
   }
   EXPECT_EQ(text, whole["choices"][0]["text"]);
   EXPECT_EQ(shown, text);

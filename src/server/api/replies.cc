@@ -35,6 +35,15 @@ Json ChoiceJson(const ApiRequest& request, int32_t index, const GenerationResult
   return json;
 }
 
+Json StepJson(const StepTree& step, const TextOf& text_of) {
+  Json texts = Json::array();
+  for (const int32_t token : step.tokens) texts.push_back(text_of(token));
+  return {{"parents", std::vector<int32_t>(step.parents.begin(), step.parents.end())},
+          {"texts", std::move(texts)},
+          {"accepted", std::vector<int32_t>(step.accepted.begin(), step.accepted.end())},
+          {"source", NameOf(step.source)}};
+}
+
 void Add(std::vector<int64_t>& sums, const std::vector<int64_t>& values) {
   sums.resize(std::max(sums.size(), values.size()), 0);
   for (size_t i = 0; i < values.size(); ++i) sums[i] += values[i];
@@ -113,7 +122,7 @@ Json ReplyJson(const ReplyHeader& header, const ApiRequest& request, std::span<c
 std::string EventText(const Json& json) { return "data: " + base::DumpJson(json) + "\n\n"; }
 
 Json TextEvent(const ReplyHeader& header, int32_t choice, std::string_view text, const Emission* tokens,
-               const ApiRequest& request) {
+               const ApiRequest& request, const TextOf& text_of) {
   Json json = {{"index", choice}, {"finish_reason", nullptr}, {"logprobs", nullptr}};
   if (header.kind == ApiKind::kChat) {
     json["delta"] = {{"content", text}};
@@ -128,9 +137,11 @@ Json TextEvent(const ReplyHeader& header, int32_t choice, std::string_view text,
     for (size_t i = 0; i < tokens->token_ids.size(); ++i) {
       list.push_back({{"id", tokens->token_ids[i]},
                       {"text", i < tokens->token_text.size() ? tokens->token_text[i] : ""},
-                      {"depth", tokens->token_depth[i]}});
+                      {"depth", tokens->token_depth[i]},
+                      {"source", NameOf(tokens->token_source[i])}});
     }
     json["speculation"] = {{"tokens", std::move(list)}};
+    if (tokens->step != nullptr) json["speculation"]["step"] = StepJson(*tokens->step, text_of);
   }
   return ChunkJson(header, std::move(json));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,9 +44,13 @@ base::Json ReplyJson(const ReplyHeader& header, const ApiRequest& request, std::
 std::string EventText(const base::Json& json);
 inline constexpr const char* kLastEvent = "data: [DONE]\n\n";
 
-// One step's text of a choice; `tokens` may be null. A chat's first event has the role.
+// The text of one token.
+using TextOf = std::function<std::string(int32_t token)>;
+
+// One step's text of a choice; `tokens` may be null, and `text_of` is not asked then. A chat's first event has the
+// role.
 base::Json TextEvent(const ReplyHeader& header, int32_t choice, std::string_view text, const Emission* tokens,
-                     const ApiRequest& request);
+                     const ApiRequest& request, const TextOf& text_of);
 base::Json RoleEvent(const ReplyHeader& header, int32_t choice);
 // The end of a choice.
 base::Json FinishEvent(const ReplyHeader& header, int32_t choice, const GenerationResult& result);
