@@ -220,7 +220,8 @@ TEST_F(ServiceTest, TooManyWaitForNobody) {
 }
 
 TEST_F(ServiceTest, WrongRequestsAreRefusedByTheirField) {
-  const auto refused = [this](Json body, const std::string& part, const std::string& param) {
+  const auto refused = [this](const Json& given, const std::string& part, const std::string& param) {
+    Json body = given;
     if (!body.contains("prompt")) body["prompt"] = "x";
     ExpectRefused("/v1/completions", body, part, param);
   };

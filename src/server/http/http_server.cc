@@ -64,7 +64,8 @@ struct HttpServer::Impl {
   Impl(const HttpOptions& options, HttpHandler handler)
       : context(std::make_shared<ConnectionContext>()),
         work(context->io.get_executor()),
-        acceptor(asio::make_strand(context->io)) {
+        strand(asio::make_strand(context->io)),
+        acceptor(strand) {
     RaiseOpenFiles();
     context->options = options;
     context->handler = std::move(handler);
@@ -152,6 +153,7 @@ struct HttpServer::Impl {
 
   std::shared_ptr<ConnectionContext> context;
   asio::executor_work_guard<asio::io_context::executor_type> work;
+  asio::strand<asio::io_context::executor_type> strand;  // of the acceptor
   tcp::acceptor acceptor;
   int spare = -1;
   std::vector<std::thread> threads;
@@ -191,7 +193,7 @@ HttpCounts HttpServer::counts() const {
 
 void HttpServer::Drain() {
   impl_->context->draining = true;
-  asio::post(impl_->acceptor.get_executor(), [impl = impl_.get()] {
+  asio::post(impl_->strand, [impl = impl_.get()] {
     boost::system::error_code ignored;
     impl->acceptor.close(ignored);
   });

@@ -41,6 +41,7 @@ class HttpServerTest : public testing::Test {
 
   void Handle(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
     ++requests_;
+    if (request.path == "/forget") return;
     if (request.path == "/hold") {
       exchange->OnGone([this] { ++gone_; });
       const std::lock_guard lock(mutex_);
@@ -49,8 +50,6 @@ class HttpServerTest : public testing::Test {
       exchange->Begin({.content_type = "text/plain", .body = "0,"});
       for (int i = 1; i < 10; ++i) exchange->Write(std::to_string(i) + ",");
       exchange->End();
-    } else if (request.path == "/forget") {
-      // no reply
     } else if (request.path == "/throw") {
       throw std::runtime_error("of a handler");
     } else if (request.path == "/flood") {
