@@ -21,8 +21,8 @@ namespace {
 
 using base::Json;
 
-// A token has at least one byte of text, and none has more than this (cli::kMostTokenBytes says why).
-constexpr size_t kMostTokenBytes = 1024;
+// A text of more bytes for each position of the context is refused before it is tokenized, as the command line does it.
+constexpr size_t kMostTokenBytes = 128;
 
 // Of metrics: whatever else clients ask for is one path, as they could ask for any number of them.
 constexpr std::array<std::string_view, 9> kPaths = {"/v1/chat/completions",

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/flags/default_model.h"
 
+#include <fmt/core.h>
+
 #include <array>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
+#include "cli/flags/engine_flags.h"
+#include "cli/terminal/terminal.h"
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
@@ -38,6 +42,17 @@ DefaultModel FindDefaultModel(const std::string& program_folder) {
     if (!looked.ends_with(item)) looked += item;  // an installation's place and a copied folder's are often the same
   }
   throw UserError("no --model is given, and the embedded model is not in " + looked, "give --model DIR");
+}
+
+void ChooseModel(EngineOptions& options) {
+  if (!options.model.empty()) {
+    CheckFolders(options);
+    return;
+  }
+  const DefaultModel found = FindDefaultModel();
+  options.model = found.model;
+  options.draft = found.draft;
+  PrintError(fmt::format("No --model given: using {} with {}\n", found.model, found.draft));
 }
 
 }  // namespace hydrant::cli

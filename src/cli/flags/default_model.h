@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "hydrant/engine.h"
+
 namespace hydrant::cli {
 
 struct DefaultModel {
@@ -16,5 +18,9 @@ struct DefaultModel {
 DefaultModel FindDefaultModel();
 // The same for a program in that folder.
 DefaultModel FindDefaultModel(const std::string& program_folder);
+
+// Where options name no model: the default one with its heads, and says so on stderr. Else checks that the folders are
+// there. Throws UserError.
+void ChooseModel(EngineOptions& options);
 
 }  // namespace hydrant::cli

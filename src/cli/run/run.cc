@@ -33,17 +33,6 @@
 namespace hydrant::cli {
 namespace {
 
-void ChooseModel(RunOptions& options) {
-  if (!options.engine.model.empty()) {
-    CheckFolders(options.engine);
-    return;
-  }
-  const DefaultModel found = FindDefaultModel();
-  options.engine.model = found.model;
-  options.engine.draft = found.draft;
-  PrintError(fmt::format("No --model given: using {} with {}\n", found.model, found.draft));
-}
-
 Engine LoadEngine(RunOptions& options) {
   // Ids need no tokenizer: where there is none, `text` is null.
   options.engine.load_tokenizer = options.source != PromptSource::kIds || tokenizer::HasTokenizer(options.engine.model);
@@ -144,7 +133,7 @@ int Run(const std::vector<std::string>& args) {
     throw UserError(fmt::format("{} needs a prompt", options.json ? "--json" : "--compare-plain"),
                     "give --prompt TEXT");
   }
-  ChooseModel(options);
+  ChooseModel(options.engine);
   const std::string resolved_template = ChooseTemplate(options, chat);
   if (options.system && resolved_template == "none") {
     const auto family = tokenizer::FamilyOfFolders(options.engine.model, options.engine.draft);

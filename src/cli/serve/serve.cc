@@ -28,17 +28,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{20};  // how often the main thread looks for signals
 
-void ChooseModel(RunOptions& run) {
-  if (!run.engine.model.empty()) {
-    CheckFolders(run.engine);
-    return;
-  }
-  const DefaultModel found = FindDefaultModel();
-  run.engine.model = found.model;
-  run.engine.draft = found.draft;
-  PrintError(fmt::format("No --model given: using {} with {}\n", found.model, found.draft));
-}
-
 // Loading ends by a signal; serving does not end by it at once.
 class LoadInterrupt {
  public:
@@ -142,7 +131,7 @@ int Serve(const std::vector<std::string>& args) {
                           });
   server::ApiKeys keys;
   if (!options.api_key_file.empty()) keys = server::ApiKeys::Read(options.api_key_file);
-  ChooseModel(options.run);
+  ChooseModel(options.run.engine);
   const std::string template_name = ChooseTemplate(options.run, /*interactive=*/true);
   engine.emplace(LoadEngine(options, interrupt));
   server::ServiceOptions service_options = ServiceOptionsOf(options, *engine, template_name);
