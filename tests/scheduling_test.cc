@@ -276,6 +276,76 @@ TEST(Scheduling, RequestsOfOneScopeComputeACommonBeginningOnce) {
   }
 }
 
+TEST(Scheduling, TheStatisticsShowThatACommonBeginningIsComputedOnce) {
+  EngineOptions options = Options();
+  Engine engine(options);
+  std::vector<Heard> all(16);
+  int32_t most_shared = 0, most_running = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].request = RequestOf(PromptOf(400), 20);
+    for (const int32_t token : {10, 11 + static_cast<int32_t>(i)}) all[i].request.prompt_ids.push_back(token);
+    all[i].request.cache_scope = "mine";
+    Submit(engine, all[i]);
+  }
+  EXPECT_EQ(engine.stats().num_waiting, 16);
+  while (engine.Step()) {
+    const EngineStats stats = engine.stats();
+    most_shared = std::max(most_shared, stats.kv_blocks.shared);
+    most_running = std::max(most_running, stats.num_running);
+    const auto& blocks = stats.kv_blocks;
+    EXPECT_EQ(blocks.used + blocks.kept + blocks.free, engine.info().kv_positions / kernels::kBlockPositions);
+  }
+  const EngineStats stats = engine.stats();
+  EXPECT_EQ(stats.num_prompt_rows, 402 + 15 * (402 - 384));
+  EXPECT_EQ(most_shared, 12);
+  EXPECT_EQ(most_running, 16);
+  EXPECT_EQ(stats.num_running + stats.num_waiting + stats.kv_blocks.used + stats.kv_blocks.shared, 0);
+  EXPECT_GE(stats.kv_blocks.kept, 12);
+  EXPECT_GE(stats.num_tree_rows, 16 * 19);
+  for (const Heard& heard : all) EXPECT_EQ(heard.result->token_ids, Alone(heard.request));
+}
+
+TEST(Scheduling, ScoresOfPreemptedPromptsAreWhole) {
+  EngineOptions options = Options();
+  options.kv_memory = BytesOfBlocks(options, 14);
+  options.prefill_chunk = 40;
+  Engine engine(options);
+  std::vector<GenerationRequest> requests(4, RequestOf(PromptOf(150), 60));
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].prompt_ids.back() = static_cast<int32_t>(20 + i);
+    requests[i].num_logprobs = 0;
+    requests[i].score_prompt = true;
+  }
+  const std::vector<GenerationResult> results = engine.GenerateBatch(requests);
+  int32_t preempted = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    preempted += results[i].num_preempted;
+    const GenerationResult alone = Engine(Options()).Generate(requests[i]);
+    EXPECT_EQ(results[i].token_ids, alone.token_ids);
+    ASSERT_EQ(results[i].prompt_logprobs.size(), 149U);
+    for (size_t k = 0; k < 149; ++k) {
+      EXPECT_EQ(results[i].prompt_logprobs[k].chosen, alone.prompt_logprobs[k].chosen) << i << " " << k;
+    }
+  }
+  EXPECT_GT(preempted, 0);
+}
+
+TEST(Scheduling, TreesThatAutoChoosesLeaveRoomForAll) {
+  EngineOptions options = Options();
+  options.draft = Golden("medusa/c_v2_k4_l1");
+  options.tree = "auto";
+  Engine engine(options);
+  std::vector<GenerationRequest> requests(40, RequestOf(PromptOf(20), 60));
+  for (size_t i = 0; i < requests.size(); ++i) requests[i].prompt_ids.back() = static_cast<int32_t>(20 + i);
+  const std::vector<GenerationResult> results = engine.GenerateBatch(requests);
+  size_t most = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    most = std::max(most, results[i].num_emitted.size());
+    EXPECT_EQ(results[i].token_ids, Alone(requests[i])) << i;
+  }
+  EXPECT_LE(engine.stats().num_steps, static_cast<int64_t>(most) + 8) << "nobody waits for rows that nobody uses";
+}
+
 TEST(Scheduling, WhoComesWhileAPrefixIsComputedWaitsForIt) {
   EngineOptions options = Options();
   options.prefill_chunk = 16;
@@ -374,7 +444,7 @@ class RandomSchedule {
   explicit RandomSchedule(uint32_t seed) : random_(seed) {
     static const uint64_t block = BytesOfBlocks(Options(), 1);
     options_ = Options();
-    options_.kv_memory = block * (6 + Below(8));
+    options_.kv_memory = block * (6 + Below(5));
     options_.prefill_chunk = 1 + static_cast<int32_t>(Below(40));
     options_.max_running = 1 + static_cast<int32_t>(Below(6));
     options_.may_preempt = Below(4) > 0;

@@ -91,6 +91,18 @@ struct EngineInfo {
   std::vector<std::string> warnings;   // such as a head count that differs from the weights, or more threads than cores
 };
 
+// What the engine is at, as of its last step.
+struct EngineStats {
+  int32_t num_running = 0, num_waiting = 0;  // requests
+  // Of EngineInfo::kv_positions, in blocks of 32. Used by a request, of these by several at once; kept for prompts that
+  // begin alike, and given up where room is short; and the rest.
+  struct KvBlocks {
+    int32_t used = 0, shared = 0, kept = 0, free = 0;
+  } kv_blocks;
+  // Since the engine began. Rows of prompts: those found in the cache are not among them.
+  int64_t num_steps = 0, num_prompt_rows = 0, num_tree_rows = 0;
+};
+
 // One turn of a conversation.
 struct ChatMessage {
   std::string role;  // system | user | assistant
@@ -137,6 +149,9 @@ class Engine {
   // One forward pass: prompts and trees of as many requests as have room. False where nothing is left to do. All is
   // computed in the default floating-point mode (round to nearest, denormals kept), and callbacks are called in it.
   bool Step();
+
+  // From any thread; waits for nobody.
+  EngineStats stats() const;
 
   // One request: Submit, and steps until it is done. What went wrong is thrown.
   GenerationResult Generate(const GenerationRequest& request, const EmitCallback& on_emit = {});

@@ -55,7 +55,7 @@ constexpr bool DraftsSeeNoise(const AcceptOptions& accept) {
 }
 
 struct StopOptions {
-  int32_t max_tokens = 256;
+  int32_t max_tokens = 256;  // 0: the prompt is computed, and no token is chosen
   bool ignore_eos = false;
   std::vector<std::string> stop;  // stop strings, cut from the text; need a tokenizer
   // Tokens that end the reply beside EngineInfo::eos_token_ids, such as Engine::EndOfReply of the prompt's template.
@@ -119,6 +119,8 @@ struct GenerationRequest {
   // For each token of the reply its log probability by the base model's own logits, before penalties, temperature and
   // filters, beside so many most likely tokens, 0 to 64; -1: none.
   int32_t num_logprobs = -1;
+  // The same for the prompt's own tokens but the first. All of the prompt is computed then, whatever the cache has.
+  bool score_prompt = false;
 };
 
 struct Logprob {
@@ -198,6 +200,8 @@ struct GenerationResult {
   std::vector<int32_t> token_depth;    // one per token id: depth in the tree that drafted it, 0 = the base model's own
   std::vector<DraftSource> token_source;  // one per token id
   std::vector<TokenLogprobs> logprobs;    // one per token id, where asked for
+  // One for each token of the prompt but the first, where GenerationRequest::score_prompt asks for them.
+  std::vector<TokenLogprobs> prompt_logprobs;
   // Drafted tokens of GenerationRequest::prediction_ids and draft_ids, and those of the reply among them.
   int64_t num_predicted = 0, num_predicted_accepted = 0;
   int64_t num_given = 0, num_given_accepted = 0;

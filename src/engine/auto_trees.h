@@ -42,6 +42,8 @@ class AutoTrees {
   int32_t max_depth() const;  // of the deepest
 
   tree::TreeChooser& For(const StepKind& kind);
+  // Rows of the tree that it chooses for the next step of that kind, the root included.
+  int32_t RowsOf(const StepKind& kind) { return family_[static_cast<size_t>(For(kind).Next())].topology.num_nodes(); }
 
   // What was chosen for steps of that kind. `steps` [family]: those of the request with each tree.
   TreeReport Report(const StepKind& kind, std::span<const int64_t> steps) const;

@@ -71,16 +71,17 @@ TreePlan Core::PlanFor(const GenerationRequest& request) const {
   return no_tree_;
 }
 
-int32_t Core::TreeRows(const GenerationRequest& request, const TreePlan& tree) const {
+// Most rows of its steps, where its tree has `planned` ones.
+int32_t Core::TreeRows(const GenerationRequest& request, int32_t planned) const {
   if (!request.use_drafter) return 1;
   const int32_t most = request.max_nodes > 0 ? std::min(load::kMaxRows, 1 + request.max_nodes) : load::kMaxRows;
-  return std::min(most, std::max(tree.max_rows(), 1 + loaded_->proposer().MostNodes(request)));
+  return std::min(most, std::max(planned, 1 + loaded_->proposer().MostNodes(request)));
 }
 
 // Slots for its prompt, its reply and one tree behind them.
 int64_t Core::MostSlots(const GenerationRequest& request, const TreePlan& tree) const {
   const int64_t tokens = static_cast<int64_t>(request.prompt_ids.size()) + request.stop.max_tokens;
-  return std::min<int64_t>(tokens, loaded_->weights.config.max_positions) + TreeRows(request, tree);
+  return std::min<int64_t>(tokens, loaded_->weights.config.max_positions) + TreeRows(request, tree.max_rows());
 }
 
 void Core::CheckFits(const GenerationRequest& request, int64_t slots) const {
@@ -143,7 +144,10 @@ bool Core::Cancel(RequestId id) {
 bool Core::Step() {
   TakeIncoming();
   FinishEnded();
-  if (tasks_.empty()) return IsAnyOpen();
+  if (tasks_.empty()) {
+    UpdateStats();
+    return IsAnyOpen();
+  }
   try {
     RunStep();
   } catch (const Stopped&) {  // in the middle of a forward pass, of which nothing counts
@@ -152,7 +156,25 @@ bool Core::Step() {
     for (const auto& [id, task] : tasks_) task->error = std::current_exception();
   }
   FinishEnded();
+  UpdateStats();
   return IsAnyOpen();
+}
+
+EngineStats Core::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  stats.num_waiting = static_cast<int32_t>(open_.size()) - stats.num_running;
+  return stats;
+}
+
+void Core::UpdateStats() {
+  const auto running = std::ranges::count_if(tasks_, [](const auto& task) { return task.second->is_running; });
+  const std::lock_guard lock(mutex_);
+  stats_.num_running = static_cast<int32_t>(running);
+  stats_.kv_blocks = {.used = pool_.num_blocks() - pool_.num_free(),
+                      .shared = pool_.num_shared(),
+                      .kept = pool_.num_kept(),
+                      .free = pool_.num_free() - pool_.num_kept()};
 }
 
 // Counts a request that a callback has just submitted, too.
@@ -162,21 +184,35 @@ bool Core::IsAnyOpen() {
 }
 
 void Core::RunStep() {
-  const Plan plan = Schedule(States(), {.max_rows = load::kMaxRows,
-                                        .prompt_rows = loaded_->options.prefill_chunk,
-                                        .max_running = loaded_->options.max_running,
-                                        .num_blocks = pool_.num_blocks(),
-                                        .num_free = pool_.num_free(),
-                                        .may_preempt = loaded_->options.may_preempt});
+  const StepKind kind = KindOfNext();
+  const Plan plan = Schedule(States(kind), {.max_rows = load::kMaxRows,
+                                            .prompt_rows = loaded_->options.prefill_chunk,
+                                            .max_running = loaded_->options.max_running,
+                                            .num_blocks = pool_.num_blocks(),
+                                            .num_free = pool_.num_free(),
+                                            .may_preempt = loaded_->options.may_preempt});
   Change(plan);
   std::vector<Part> parts = PartsOf(plan);
   if (parts.empty()) return;
-  stepper_.Step(parts);
+  stepper_.Step(parts, kind);
+  CountRows(parts);
   std::map<const sequence::Sequence*, const Part*> by_sequence;
   for (const Part& part : parts) by_sequence.emplace(part.sequence, &part);
   for (const auto& [id, task] : tasks_) {
     const auto part = by_sequence.find(task->sequence.get());
     if (part != by_sequence.end()) TakeOutcome(*task, *part->second);
+  }
+}
+
+void Core::CountRows(std::span<const Part> parts) {
+  const std::lock_guard lock(mutex_);
+  ++stats_.num_steps;
+  for (const Part& part : parts) {
+    if (part.prompt_rows > 0) {
+      stats_.num_prompt_rows += part.prompt_rows;
+    } else {
+      stats_.num_tree_rows += part.sequence->tree().topology.num_nodes();
+    }
   }
 }
 
@@ -213,24 +249,39 @@ bool Core::IsHeld(RequestId id, const Task& task) const {
   return false;
 }
 
-std::vector<RequestState> Core::States() const {
+// Of those that decode already: a step may be planned for more than there is room for, never for fewer.
+StepKind Core::KindOfNext() const {
+  size_t sequences = 0;
+  bool sampled = false, pruned = false;
+  for (const auto& [id, task] : tasks_) {
+    if (!task->is_running || task->sequence->num_left() > 0) continue;
+    ++sequences;
+    sampled = sampled || task->sequence->request().sampling.temperature > 0;
+    pruned = pruned || task->sequence->request().draft_p_min > 0;
+  }
+  return KindOfStep(sequences, sampled, pruned);
+}
+
+std::vector<RequestState> Core::States(const StepKind& kind) const {
   std::vector<RequestState> states;
   int32_t scoped = 0;  // of the waiting requests, those that have a scope
   for (const auto& [id, task] : tasks_) {
     const sequence::Sequence& sequence = *task->sequence;
     const GenerationRequest& request = sequence.request();
-    const bool may_be_held = !task->is_running && !request.cache_scope.empty();
-    states.push_back({.id = id,
-                      .is_running = task->is_running,
-                      .is_held = may_be_held && (++scoped > kMostCompared || IsHeld(id, *task)),
-                      .num_left = sequence.num_left(),
-                      .tree_rows = TreeRows(request, task->tree),
-                      .length = sequence.table().length(),
-                      .num_blocks = sequence.table().num_blocks(),
-                      .num_own = sequence.table().num_own(),
-                      .num_copies = sequence.table().num_copies(),
-                      .most_slots = static_cast<int32_t>(MostSlots(request, task->tree)),
-                      .last_step = task->last_step});
+    const bool may_be_held = !task->is_running && !request.cache_scope.empty() && !request.score_prompt;
+    const bool is_auto = task->tree.auto_trees != nullptr && kind.sequences > 0;
+    states.push_back(
+        {.id = id,
+         .is_running = task->is_running,
+         .is_held = may_be_held && (++scoped > kMostCompared || IsHeld(id, *task)),
+         .num_left = sequence.num_left(),
+         .tree_rows = TreeRows(request, is_auto ? task->tree.auto_trees->RowsOf(kind) : task->tree.max_rows()),
+         .length = sequence.table().length(),
+         .num_blocks = sequence.table().num_blocks(),
+         .num_own = sequence.table().num_own(),
+         .num_copies = sequence.table().num_copies(),
+         .most_slots = static_cast<int32_t>(MostSlots(request, task->tree)),
+         .last_step = task->last_step});
   }
   return states;
 }

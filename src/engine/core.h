@@ -32,6 +32,9 @@ class Core {
   // One thread at a time. False where nothing is left. Throws nothing: what goes wrong is in the results.
   bool Step();
 
+  // From any thread; as of the last step.
+  EngineStats stats() const;
+
   // What the pool has room for.
   int32_t max_positions() const { return pool_.num_blocks() * kernels::kBlockPositions; }
   uint64_t kv_bytes() const { return pool_.num_bytes(); }
@@ -51,7 +54,7 @@ class Core {
   using Tasks = std::map<RequestId, std::unique_ptr<Task>>;
 
   TreePlan PlanFor(const GenerationRequest& request) const;
-  int32_t TreeRows(const GenerationRequest& request, const TreePlan& tree) const;
+  int32_t TreeRows(const GenerationRequest& request, int32_t planned) const;
   int64_t MostSlots(const GenerationRequest& request, const TreePlan& tree) const;
   void CheckFits(const GenerationRequest& request, int64_t slots) const;
   sequence::SequenceSetup SetupFor(const GenerationRequest& request, RequestId id) const;
@@ -59,10 +62,13 @@ class Core {
   bool IsAnyOpen();
   void TakeIncoming();
   bool IsHeld(RequestId id, const Task& task) const;
-  std::vector<RequestState> States() const;
+  StepKind KindOfNext() const;
+  std::vector<RequestState> States(const StepKind& kind) const;
   void Change(const Plan& plan);
   std::vector<Part> PartsOf(const Plan& plan);
   void RunStep();
+  void CountRows(std::span<const Part> parts);
+  void UpdateStats();
   void TakeOutcome(Task& task, const Part& part) const;
   static void Emit(Task& task);
   static void Ask(Task& task);
@@ -78,9 +84,10 @@ class Core {
   Tasks tasks_;       // by arrival
   int64_t step_ = 0;
 
-  std::mutex mutex_;  // guards the members down to open_
+  mutable std::mutex mutex_;  // guards the members down to open_
   RequestId last_id_ = 0;
   Tasks incoming_;
+  EngineStats stats_;
   std::map<RequestId, Task*> open_;  // submitted and not ended: what Cancel may reach
 };
 

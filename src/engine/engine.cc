@@ -124,6 +124,8 @@ RequestId Engine::Submit(const GenerationRequest& request, RequestCallbacks call
   return impl_->core.Submit(request, std::move(callbacks));
 }
 
+EngineStats Engine::stats() const { return impl_->core.stats(); }
+
 bool Engine::Cancel(RequestId id) { return impl_->core.Cancel(id); }
 
 bool Engine::Step() {
@@ -186,6 +188,10 @@ void ValidateRequest(const GenerationRequest& request) {
   CheckRange("LookupOptions::max_tokens", request.lookup.max_tokens, 0, 64);
   CheckRange("LookupOptions::min_match", request.lookup.min_match, 1, 64);
   CheckRange("GenerationRequest::num_logprobs", request.num_logprobs, -1, 64);
+  if (request.score_prompt && request.num_logprobs < 0) {
+    throw UserError("GenerationRequest::score_prompt is set, and num_logprobs is -1, which asks for none",
+                    "set num_logprobs to 0 at least");
+  }
   const bool has_texts = !request.prediction_ids.empty() || !request.draft_ids.empty();
   if (has_texts && request.accept.rule == AcceptRule::kTypical) {
     throw UserError("prediction_ids or draft_ids are given with typical acceptance, whose text would depend on them",
@@ -202,7 +208,7 @@ void ValidateRequest(const GenerationRequest& request) {
         "a penalty is set with typical acceptance, which keeps drafted tokens by the base's own distribution",
         "use the exact rule, or leave the penalties out");
   }
-  CheckRange("StopOptions::max_tokens", request.stop.max_tokens, 1, 2147483647);
+  CheckRange("StopOptions::max_tokens", request.stop.max_tokens, 0, 2147483647);
   if (request.stop.stop.size() > 64) throw UserError("more than 64 stop strings");
   for (const std::string& stop : request.stop.stop) {
     if (stop.empty()) throw UserError("a stop string is empty");

@@ -69,13 +69,13 @@ bool IsByHeads(const tree::TokenTree& tree) {
 Stepper::Stepper(const StepContext& context)
     : context_(context), num_wanted_(context.drafter->WantedLayers().size()), committed_hidden_(num_wanted_) {}
 
-void Stepper::Step(std::span<Part> parts) {
+void Stepper::Step(std::span<Part> parts, const StepKind& kind) {
   prompts_.clear();
   trees_.clear();
   for (Part& part : parts) (part.prompt_rows > 0 ? prompts_ : trees_).push_back(&part);
   PhaseClock clock(trees_), prompt_clock(prompts_);
   batch_.Clear();
-  ChooseTree();
+  ChooseTree(kind);
   Draft();
   clock.Lap(&PhaseTimes::draft);
   LayOutPrompts();
@@ -95,21 +95,18 @@ void Stepper::Step(std::span<Part> parts) {
   ObserveTree(clock.total_ms());
 }
 
-// Chooses one tree for all sequences that ask for auto: a step's cost depends on all of them together.
-void Stepper::ChooseTree() {
+// One tree for all sequences that ask for auto: a step's cost depends on all of them together.
+void Stepper::ChooseTree(const StepKind& kind) {
   chooser_ = nullptr;
   auto_trees_ = nullptr;
-  all_as_chosen_ = prompts_.empty();
-  bool sampled = false, pruned = false;
+  kind_ = kind;
+  bool all_auto = true;
   for (const Part* part : trees_) {
     if (part->auto_trees != nullptr) auto_trees_ = part->auto_trees;
-    all_as_chosen_ = all_as_chosen_ && part->auto_trees != nullptr;
-    const GenerationRequest& request = part->sequence->request();
-    sampled = sampled || request.sampling.temperature > 0;
-    pruned = pruned || request.draft_p_min > 0;
+    all_auto = all_auto && part->auto_trees != nullptr;
   }
-  if (!trees_.empty()) kind_ = KindOfStep(trees_.size(), sampled, pruned);
   if (auto_trees_ != nullptr) chooser_ = &auto_trees_->For(kind_);
+  all_as_chosen_ = all_auto && prompts_.empty() && KindOfStep(trees_.size(), kind.sampled, kind.pruned) == kind;
 }
 
 void Stepper::ObserveTree(double milliseconds) {
@@ -174,6 +171,7 @@ void Stepper::Draft() {
 void Stepper::LayOutPrompts() {
   prompt_row_.clear();
   prompt_logits_.clear();
+  num_prompt_logits_.clear();
   for (const Part* part : prompts_) {
     sequence::Sequence& sequence = *part->sequence;
     const int32_t first = sequence.table().length();
@@ -181,12 +179,14 @@ void Stepper::LayOutPrompts() {
     const bool reserved = sequence.table().Reserve(first + part->prompt_rows);
     HYDRANT_CHECK(reserved);
     prompt_row_.push_back(batch_.num_rows());
-    batch_.AddChain(sequence.tokens().subspan(static_cast<size_t>(first), static_cast<size_t>(part->prompt_rows)),
-                    first, sequence.table().blocks());
+    const std::span<const int32_t> tokens =
+        sequence.tokens().subspan(static_cast<size_t>(first), static_cast<size_t>(part->prompt_rows));
     // A text that is computed again, after a preemption, knows its next token and needs no logits.
-    const bool wanted = part->prompt_rows == sequence.num_left() && sequence.output().empty();
-    prompt_logits_.push_back(wanted ? static_cast<int32_t>(batch_.logit_rows().size()) : -1);
-    if (wanted) batch_.WantLogits();
+    const bool is_end = part->prompt_rows == sequence.num_left() && sequence.output().empty();
+    prompt_logits_.push_back(static_cast<int32_t>(batch_.logit_rows().size()));
+    num_prompt_logits_.push_back(sequence.scores_prompt() ? part->prompt_rows : is_end ? 1 : 0);
+    batch_.AddChain(tokens, first, sequence.table().blocks());
+    batch_.WantLogits(num_prompt_logits_.back());
   }
 }
 
@@ -230,15 +230,38 @@ void Stepper::FinishPrompts() {
   }
   CommitPrompts();
   for (size_t p = 0; p < prompts_.size(); ++p) {
-    if (prompts_[p]->error || prompt_logits_[p] < 0) continue;
     sequence::Sequence& sequence = *prompts_[p]->sequence;
-    const std::span<const float> logits = std::as_const(output_.logits).row_span(prompt_logits_[p]);
+    if (prompts_[p]->error) continue;
+    if (sequence.scores_prompt()) ScorePrompt(p);
+    if (sequence.num_left() > 0 || !sequence.output().empty()) continue;
+    const int32_t last = prompt_logits_[p] + num_prompt_logits_[p] - 1;
+    const std::span<const float> logits = std::as_const(output_.logits).row_span(last);
     Guard(*prompts_[p], [&] {
       sequence.TakeFirst(logits);
+      if (sequence.output().empty()) return;
       if (!std::isfinite(logits[static_cast<size_t>(sequence.output().back())]))
         throw load::NoFiniteLogits(context_.model);
     });
   }
+}
+
+// Log probabilities of the prompt's own tokens, each by the row before it.
+void Stepper::ScorePrompt(size_t p) {
+  sequence::Sequence& sequence = *prompts_[p]->sequence;
+  const GenerationRequest& request = sequence.request();
+  const auto end = static_cast<size_t>(sequence.table().length());
+  const size_t first = end - static_cast<size_t>(prompts_[p]->prompt_rows);
+  const size_t count = std::min(end, request.prompt_ids.size() - 1) - first;
+  std::vector<TokenLogprobs> logprobs(count);
+  context_.pool->ParallelFor(static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t until) {
+    for (int64_t i = begin; i < until; ++i) {
+      const std::span<const float> logits =
+          std::as_const(output_.logits).row_span(prompt_logits_[p] + static_cast<int32_t>(i));
+      const int32_t token = request.prompt_ids[first + static_cast<size_t>(i) + 1];
+      logprobs[static_cast<size_t>(i)] = sampling::LogprobsOf(logits, token, request.num_logprobs);
+    }
+  });
+  sequence.TakePromptLogprobs(first, logprobs);
 }
 
 void Stepper::CommitPrompts() {

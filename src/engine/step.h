@@ -44,12 +44,14 @@ class Stepper {
  public:
   explicit Stepper(const StepContext& context);
 
-  void Step(std::span<Part> parts);
+  // `kind`: how many sequences are to decode, and how. Where a part has AutoTrees, its tree_rows are those of the tree
+  // that they choose for steps of that kind.
+  void Step(std::span<Part> parts, const StepKind& kind);
   // How the last step's trees were drafted.
   const StepKind& kind() const { return kind_; }
 
  private:
-  void ChooseTree();
+  void ChooseTree(const StepKind& kind);
   void ObserveTree(double milliseconds);
   draft::DraftKv DraftKvOf(const Part& part) const;
   draft::ProposeInput ProposalOf(const Part& part) const;
@@ -57,6 +59,7 @@ class Stepper {
   void LayOutPrompts();
   void LayOutTrees();
   void FinishPrompts();
+  void ScorePrompt(size_t p);
   void Verify(size_t t);
   void FinishTrees();
   void CommitPrompts();
@@ -76,7 +79,8 @@ class Stepper {
   model::RowBatch batch_;
   model::ForwardOutput output_;
   std::vector<int32_t> first_row_, first_logits_;    // [trees] in the batch
-  std::vector<int32_t> prompt_row_, prompt_logits_;  // [prompts]; no logits wanted: -1
+  std::vector<int32_t> prompt_row_, prompt_logits_;  // [prompts]: its first row, and its first row of logits
+  std::vector<int32_t> num_prompt_logits_;           // [prompts]
   std::vector<tree::NodeId> node_at_;                // of the tree in hand, by place
   std::vector<verify::Verdict> verdicts_;            // [trees]
   std::vector<draft::ProposeInput> proposals_;

@@ -120,6 +120,37 @@ TEST(TextDraftsTest, LogprobsAreThoseOfPlainDecoding) {
   EXPECT_THROW(engine.Generate(request), UserError);
 }
 
+TEST(TextDraftsTest, APromptIsScoredAsItsTokensWereWhenTheyWereDecoded) {
+  Engine engine = Tale(true);
+  GenerationRequest request = About(engine, "Once upon a time", 60, 0.8F);
+  request.cache_scope = "all";
+  request.num_logprobs = 2;
+  const GenerationResult written = engine.Generate(request);
+  const size_t begin = request.prompt_ids.size();
+  request.prompt_ids.insert(request.prompt_ids.end(), written.token_ids.begin(), written.token_ids.end());
+  request.stop.max_tokens = 0;
+  request.score_prompt = true;
+  const GenerationResult scored = engine.Generate(request);
+  EXPECT_TRUE(scored.token_ids.empty());
+  EXPECT_TRUE(scored.text.empty());
+  EXPECT_EQ(scored.finish_reason, FinishReason::kLength);
+  EXPECT_EQ(scored.num_reused, 0) << "a row that is not computed has no logits";
+  ASSERT_EQ(scored.prompt_logprobs.size(), request.prompt_ids.size() - 1);
+  for (size_t i = 0; i < written.token_ids.size(); ++i) {
+    const TokenLogprobs& score = scored.prompt_logprobs[begin + i - 1];
+    EXPECT_EQ(score.chosen, written.logprobs[i].chosen) << i;
+    ASSERT_EQ(score.top.size(), 2U);
+    EXPECT_EQ(score.top[1].value, written.logprobs[i].top[1].value) << i;
+  }
+  request.stop.max_tokens = 5;
+  const GenerationResult both = engine.Generate(request);
+  EXPECT_EQ(both.token_ids.size(), 5U);
+  EXPECT_EQ(both.prompt_logprobs.size(), scored.prompt_logprobs.size());
+  EXPECT_EQ(both.prompt_logprobs.back().chosen, scored.prompt_logprobs.back().chosen);
+  request.num_logprobs = -1;
+  EXPECT_THROW(engine.Generate(request), UserError);
+}
+
 TEST(TextDraftsTest, EmissionsTellTheStepsTreeAndWhereTokensCameFrom) {
   Engine engine = Tale(true);
   GenerationRequest request = About(engine, "Once upon a time", 40, 0);

@@ -128,7 +128,10 @@ int32_t BlockPool::Allocate() {
 
 void BlockPool::Retain(int32_t block) {
   Block& kept = blocks_[Index(block)];
-  if (kept.users++ > 0) return;
+  if (kept.users++ > 0) {
+    if (kept.users == 2) ++num_shared_;
+    return;
+  }
   HYDRANT_CHECK(kept.kept_since > 0);  // a free block is nobody's to share
   kept_.erase(kept.kept_since);
   kept.kept_since = 0;
@@ -137,7 +140,10 @@ void BlockPool::Retain(int32_t block) {
 void BlockPool::Release(int32_t block) {
   Block& left = blocks_[Index(block)];
   HYDRANT_CHECK(left.users > 0);
-  if (--left.users > 0) return;
+  if (--left.users > 0) {
+    if (left.users == 1) --num_shared_;
+    return;
+  }
   if (!index_.Holds(block)) {
     free_.push_back(block);
     return;

@@ -58,6 +58,8 @@ class BlockPool {
 
   int32_t num_blocks() const { return static_cast<int32_t>(blocks_.size()); }
   int32_t num_free() const { return static_cast<int32_t>(free_.size() + kept_.size()); }  // that Allocate can give
+  int32_t num_kept() const { return static_cast<int32_t>(kept_.size()); }  // of those, with known content
+  int32_t num_shared() const { return num_shared_; }                       // with several users
 
   // What is in which block. A block in the index must not be written: one of several users takes a copy, and an only
   // user first removes it from the index.
@@ -104,7 +106,8 @@ class BlockPool {
   std::vector<Block> blocks_;
   std::vector<int32_t> free_;         // handed out from the back
   std::map<uint64_t, int32_t> kept_;  // blocks without users, by when the last user left
-  uint64_t now_ = 0;                  // counts releases
+  int32_t num_shared_ = 0;
+  uint64_t now_ = 0;  // counts releases
   BlockIndex index_;
 };
 

@@ -21,8 +21,10 @@ class RowBatch {
   // A row of a tree whose root stands at position and slot `root`: a node at depth path.size() - 1. `path`: where keys
   // and values of the nodes from the root (0) to it are, or go, in slots behind `root`.
   void AddTreeRow(int32_t token, int32_t root, std::span<const int32_t> path, const int32_t* blocks);
-  // Asks for the logits of the row added last.
-  void WantLogits() { logit_rows_.push_back(num_rows() - 1); }
+  // Asks for the logits of the rows added last.
+  void WantLogits(int32_t count = 1) {
+    for (int32_t i = count; i > 0; --i) logit_rows_.push_back(num_rows() - i);
+  }
   // Resolves the paths; call once, after the last row.
   void Seal();
 

@@ -28,8 +28,10 @@ Sequence::Sequence(const GenerationRequest& request, const SequenceSetup& setup)
 
 int32_t Sequence::Start() {
   // Leaves at least one row to compute, since the logits or hidden states of the last row before the next root are
-  // needed.
-  const int32_t adopted = table_.Adopt(cache_scope_, tokens_, num_left() - 1);
+  // needed. A prompt that is scored needs the logits of every row once.
+  int32_t most = num_left() - 1;
+  if (scores_prompt()) most = std::min(most, static_cast<int32_t>(result_.prompt_logprobs.size()));
+  const int32_t adopted = table_.Adopt(cache_scope_, tokens_, most);
   if (drafter_ == nullptr) return adopted;
   draft_state_ = drafter_->NewState(request_);
   const draft::DraftKv kv{.table = &table_, .first_layer = base_layers_.first + base_layers_.count};
@@ -53,7 +55,13 @@ void Sequence::Publish() {
   table_.Publish(cache_scope_, tokens_);
 }
 
+void Sequence::TakePromptLogprobs(size_t first, std::span<const TokenLogprobs> logprobs) {
+  result_.prompt_logprobs.resize(first);  // after a preemption some rows come again
+  result_.prompt_logprobs.insert(result_.prompt_logprobs.end(), logprobs.begin(), logprobs.end());
+}
+
 void Sequence::TakeFirst(std::span<const float> logits) {
+  if (request_.stop.max_tokens == 0) return Finish(FinishReason::kLength);
   const bool argmax = request_.accept.rule == AcceptRule::kTypical && request_.accept.root == RootChoice::kArgmax &&
                       request_.sampling.temperature > 0;  // at 0 it is the exact rule
   const sampling::TokenHistory history{.prompt = request_.prompt_ids, .output = {}, .path = {}};

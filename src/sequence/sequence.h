@@ -46,12 +46,16 @@ class Sequence {
   // Releases what will not be wanted again. The blocks of a scope of its own are removed from the index, too.
   void End();
 
-  // The token after the prompt, from the prompt's last logits.
+  // The token after the prompt, from the prompt's last logits; none where none is wanted.
   void TakeFirst(std::span<const float> logits);
   // The outcome of one step. First its keys and values: those of the base model's layers for the accepted nodes.
   void CommitPath(const verify::Verdict& verdict);
   // With log probabilities of its tokens, where the request asks for them: those of the accepted nodes and the bonus.
   void TakeLogprobs(std::vector<TokenLogprobs> logprobs) { step_logprobs_ = std::move(logprobs); }
+  // Of the tokens behind row `first` of the prompt, and the next rows.
+  void TakePromptLogprobs(size_t first, std::span<const TokenLogprobs> logprobs);
+  // Whether the logits of all rows of the prompt are wanted.
+  bool scores_prompt() const { return request_.score_prompt && output().empty(); }
   // Then its tokens: appends those that are emitted, and applies the stop rules.
   void Commit(const verify::Verdict& verdict);
   // Lets others of its scope find the blocks that are full.
