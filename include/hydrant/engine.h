@@ -130,6 +130,8 @@ class Engine {
   // `add_bos`.
   std::vector<int32_t> Tokenize(std::string_view text, bool parse_special, bool add_bos) const;
   std::string Detokenize(std::span<const int32_t> ids, bool skip_special) const;
+  // What a token adds to a text that has begun; may be a part of a UTF-8 character. Empty where the id has no token.
+  std::string TokenBytes(int32_t id) const;
 
   // Renders a conversation. `template_name`: a template's name, "auto" (the model's own, else none) or "none".
   // Returns false when there is no template ("none", or "auto" without one).

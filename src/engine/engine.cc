@@ -96,6 +96,12 @@ std::string Engine::Detokenize(std::span<const int32_t> ids, bool skip_special) 
   return tokenizer->Decode(with_text, skip_special);
 }
 
+std::string Engine::TokenBytes(int32_t id) const {
+  const auto& tokenizer = impl_->loaded->tokenizer;
+  if (!tokenizer || id < 0 || id >= tokenizer->vocab_size()) return "";
+  return tokenizer->TokenBytes(id, /*is_first=*/false);
+}
+
 bool Engine::RenderChat(std::span<const ChatMessage> messages, const std::string& template_name,
                         std::string* prompt) const {
   if (template_name == "none") return false;

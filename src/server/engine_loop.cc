@@ -5,7 +5,8 @@
 
 namespace hydrant::server {
 
-EngineLoop::EngineLoop(Engine& engine) : engine_(engine), thread_([this] { Run(); }) {}
+EngineLoop::EngineLoop(Engine& engine, std::function<void()> after_step)
+    : engine_(engine), after_step_(std::move(after_step)), thread_([this] { Run(); }) {}
 
 EngineLoop::~EngineLoop() {
   {
@@ -37,6 +38,7 @@ void EngineLoop::Run() {
     bool goes_on = true;
     while (goes_on) {
       goes_on = engine_.Step();
+      after_step_();
       const std::lock_guard lock(mutex_);
       if (ends_) return;
     }

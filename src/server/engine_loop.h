@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -12,8 +13,8 @@ namespace hydrant::server {
 
 class EngineLoop {
  public:
-  // `engine` must outlive this.
-  explicit EngineLoop(Engine& engine);
+  // `engine` must outlive this. `after_step` is called by the loop's thread.
+  EngineLoop(Engine& engine, std::function<void()> after_step);
   // Ends after the step in hand; requests that are open get no further call.
   ~EngineLoop();
   EngineLoop(const EngineLoop&) = delete;
@@ -26,6 +27,7 @@ class EngineLoop {
   void Run();
 
   Engine& engine_;
+  std::function<void()> after_step_;
   std::mutex mutex_;  // guards has_work_ and ends_
   std::condition_variable changed_;
   bool has_work_ = false, ends_ = false;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "server/api/api_error.h"
 #include "server/api/api_request.h"
 #include "server/api/replies.h"
 #include "server/recorded_exchange.h"
@@ -26,17 +27,36 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // Submits every choice of every prompt. Throws what Engine::Submit throws; then nothing runs and nothing was sent.
   void Start(const std::vector<std::vector<int32_t>>& prompts);
+  // Ends it with an error, as its time is over. From any thread.
+  void TimeOut();
+  Clock::time_point begin() const { return begin_; }
 
  private:
+  struct Choice {
+    RequestId id = 0;
+    GenerationResult result = {};
+    Clock::time_point last;  // when its last tokens came; begin_: none came yet
+    Echo echo = {};
+    int64_t offset = 0;  // characters of its text so far
+  };
+
   void Submit(const std::vector<int32_t>& prompt);
   void Begin();
   // Called by the engine.
   bool OnEmit(size_t choice, const Emission& emission);
-  void Observe(size_t choice, int64_t tokens);
+  void Observe(Choice& choice, int64_t tokens);
   void OnDone(size_t choice, GenerationResult result);
 
+  BytesOf TokenBytes() const;
+  void Gone();
   void CancelAll();
+  // Of the choice's prompt, the choice that was submitted first.
+  const Choice& FirstOfPrompt(size_t choice) const {
+    return choices_[choice - choice % static_cast<size_t>(request_.n)];
+  }
   void Finish();
+  void FinishWith(const ApiError& error);
+  void Note();
   UsageCounts Usage() const;
 
   Service& service_;
@@ -46,14 +66,11 @@ class Job : public std::enable_shared_from_this<Job> {
   const std::shared_ptr<RecordedExchange> exchange_;
   const Clock::time_point begin_ = Clock::now();
 
-  std::mutex mutex_;                       // guards what follows
-  std::vector<RequestId> ids_;             // [choices]
-  std::vector<GenerationResult> results_;  // [choices]
-  std::vector<Clock::time_point> last_;    // [choices] when its last tokens came; begin_: none came yet
-  std::vector<std::string> echoes_;        // [choices]
-  std::vector<int64_t> prompt_tokens_;     // [prompts]
+  std::mutex mutex_;                    // guards what follows
+  std::vector<Choice> choices_;         // of all prompts, those of one prompt together
+  std::vector<int64_t> prompt_tokens_;  // [prompts]
   size_t num_left_ = 0;
-  bool is_cancelled_ = false;
+  bool is_gone_ = false, is_late_ = false;  // the client; the reply
 };
 
 }  // namespace hydrant::server

@@ -7,6 +7,7 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <mutex>
 #include <utility>
 
 namespace hydrant::server {
@@ -57,7 +58,21 @@ struct Metrics::Impl {
   Family<Counter>& phases =
       Counters(registry, "hydrant_phase_seconds_total", "Seconds by phase, counted for each sequence that took part.");
   Gauge& per_step = OneGauge(registry, "hydrant_emitted_per_step", "Mean tokens of a step, of all steps so far.");
-  Gauge& sequences = OneGauge(registry, "hydrant_sequences_open", "Sequences that run or wait.");
+  Gauge& running = OneGauge(registry, "hydrant_sequences_running", "Sequences that take part in steps.");
+  Gauge& waiting = OneGauge(registry, "hydrant_sequences_waiting", "Sequences that wait for room.");
+  Family<Gauge>& blocks = prometheus::BuildGauge()
+                              .Name("hydrant_kv_blocks")
+                              .Help(
+                                  "Blocks of 32 positions of keys and values: in use by one sequence, by several, "
+                                  "kept for prompts that begin alike, and free.")
+                              .Register(registry);
+  std::mutex mutex;                     // guards these
+  int64_t prompt_rows = 0, passes = 0;  // as counted so far
+  Counter& computed = Counters(registry, "hydrant_prompt_tokens_computed_total",
+                               "Tokens of prompts that were computed: those reused are not, and those of a prompt that "
+                               "was computed anew count again.")
+                          .Add({});
+  Counter& forwards = Counters(registry, "hydrant_forward_passes_total", "Forward passes of the base model.").Add({});
   Gauge& connections = OneGauge(registry, "hydrant_connections", "Open connections.");
   Histogram& first_token =
       Seconds(registry, "hydrant_time_to_first_token_seconds", "From a request's arrival to its first token.");
@@ -103,7 +118,19 @@ void Metrics::ObserveTokens(double seconds, int64_t tokens) {
 }
 
 std::string Metrics::Text(const MetricsNow& now) {
-  impl_->sequences.Set(static_cast<double>(now.sequences));
+  const EngineStats& engine = now.engine;
+  impl_->running.Set(engine.num_running);
+  impl_->waiting.Set(engine.num_waiting);
+  const std::pair<const char*, int32_t> blocks[] = {{"used", engine.kv_blocks.used - engine.kv_blocks.shared},
+                                                    {"shared", engine.kv_blocks.shared},
+                                                    {"kept", engine.kv_blocks.kept},
+                                                    {"free", engine.kv_blocks.free}};
+  for (const auto& [state, count] : blocks) impl_->blocks.Add({{"state", state}}).Set(count);
+  const std::lock_guard lock(impl_->mutex);
+  impl_->computed.Increment(static_cast<double>(engine.num_prompt_rows - impl_->prompt_rows));
+  impl_->forwards.Increment(static_cast<double>(engine.num_steps - impl_->passes));
+  impl_->prompt_rows = engine.num_prompt_rows;
+  impl_->passes = engine.num_steps;
   impl_->connections.Set(static_cast<double>(now.connections));
   return prometheus::TextSerializer().Serialize(impl_->registry.Collect());
 }

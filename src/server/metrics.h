@@ -6,13 +6,13 @@
 #include <memory>
 #include <string>
 
-#include "hydrant/generation.h"
+#include "hydrant/engine.h"
 
 namespace hydrant::server {
 
 // Of now, asked for when somebody looks.
 struct MetricsNow {
-  int64_t sequences = 0;    // that run or wait
+  EngineStats engine = {};
   int64_t connections = 0;  // open
 };
 

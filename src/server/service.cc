@@ -24,6 +24,9 @@ using base::Json;
 // A text of more bytes for each position of the context is refused before it is tokenized, as the command line does it.
 constexpr size_t kMostTokenBytes = 128;
 
+// Positions of the cache that a step's tree may need behind a text: more than any tree that is found by measuring has.
+constexpr int32_t kTreeRoom = 128;
+
 // Of metrics: whatever else clients ask for is one path, as they could ask for any number of them.
 constexpr std::array<std::string_view, 9> kPaths = {"/v1/chat/completions",
                                                     "/v1/completions",
@@ -77,7 +80,7 @@ HttpResponse JsonReply(const Json& json) { return {.body = base::DumpJson(json)}
 }  // namespace
 
 Service::Service(Engine& engine, ServiceOptions options)
-    : engine_(engine), options_(std::move(options)), started_(SecondsNow()), loop_(engine) {}
+    : engine_(engine), options_(std::move(options)), started_(SecondsNow()), loop_(engine, [this] { EndLateJobs(); }) {}
 
 Service::~Service() = default;
 
@@ -159,7 +162,7 @@ HttpResponse Service::Get(const HttpRequest& request) {
   if (request.path == "/metrics") {
     const int64_t connections = options_.num_connections ? options_.num_connections() : 0;
     return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-            .body = metrics_.Text({.sequences = num_open(), .connections = connections})};
+            .body = metrics_.Text({.engine = engine_.stats(), .connections = connections})};
   }
   const Json model = {{"id", options_.model_name},
                       {"object", "model"},
@@ -227,6 +230,45 @@ std::vector<std::vector<int32_t>> Service::PromptsOf(const ApiRequest& request) 
   return prompts;
 }
 
+std::vector<int32_t> Service::PredictionOf(const ApiRequest& request) const {
+  const auto positions = static_cast<size_t>(engine_.info().max_positions);
+  if (request.prediction.size() > positions * kMostTokenBytes) {
+    throw ApiError(400,
+                   fmt::format("'prediction' has {} bytes, more than a reply of {} tokens can have",
+                               request.prediction.size(), positions),
+                   "prediction");
+  }
+  if (request.prediction.empty()) return {};
+  return engine_.Tokenize(request.prediction, /*parse_special=*/false, /*add_bos=*/false);
+}
+
+int32_t Service::MostTokensOf(const ApiRequest& request, size_t longest_prompt) const {
+  const int32_t limit = options_.max_tokens;
+  if (limit > 0 && request.max_tokens.value_or(0) > limit) {
+    throw ApiError(400, fmt::format("'max_tokens' is {}, and this server gives {} at most", *request.max_tokens, limit),
+                   "max_tokens");
+  }
+  const EngineInfo& info = engine_.info();
+  const auto longest = static_cast<int32_t>(longest_prompt);
+  const int32_t rest = std::max(1, std::min(info.max_positions, info.kv_positions - kTreeRoom) - longest);
+  const int32_t most = request.max_tokens.value_or(request.kind == ApiKind::kChat ? rest : std::min(16, rest));
+  return limit > 0 ? std::min(most, limit) : most;
+}
+
+void Service::EndLateJobs() {
+  std::vector<std::shared_ptr<Job>> late;
+  {
+    const std::lock_guard lock(jobs_mutex_);
+    const auto last = Job::Clock::now() - options_.request_timeout;
+    for (; !jobs_.empty(); jobs_.pop_front()) {
+      std::shared_ptr<Job> job = jobs_.front().lock();
+      if (job && job->begin() > last) break;
+      if (job) late.push_back(std::move(job));
+    }
+  }
+  for (const std::shared_ptr<Job>& job : late) job->TimeOut();
+}
+
 void Service::Complete(ApiKind kind, const HttpRequest& http, const std::string& key,
                        const std::shared_ptr<RecordedExchange>& exchange) {
   if (is_draining_) throw ApiError(503, "the server is ending");
@@ -244,8 +286,8 @@ void Service::Complete(ApiKind kind, const HttpRequest& http, const std::string&
   }
   size_t longest = 0;
   for (const std::vector<int32_t>& prompt : prompts) longest = std::max(longest, prompt.size());
-  const int32_t rest = engine_.info().max_positions - static_cast<int32_t>(longest);
-  generation.stop.max_tokens = request.max_tokens.value_or(kind == ApiKind::kChat ? std::max(rest, 1) : 16);
+  generation.stop.max_tokens = MostTokensOf(request, longest);
+  generation.prediction_ids = PredictionOf(request);
   if (!request.has_seed) generation.sampling.seed = FreshSeed();
   generation.cache_scope = options_.share_cache || key.empty() ? "all" : "key " + key;
   const ReplyHeader header{
@@ -254,7 +296,11 @@ void Service::Complete(ApiKind kind, const HttpRequest& http, const std::string&
       .model = options_.model_name,
       .created = SecondsNow(),
       .seed = generation.sampling.seed};
-  std::make_shared<Job>(*this, std::move(request), header, key, exchange)->Start(prompts);
+  const auto job = std::make_shared<Job>(*this, std::move(request), header, key, exchange);
+  job->Start(prompts);
+  if (options_.request_timeout.count() == 0) return;
+  const std::lock_guard lock(jobs_mutex_);
+  jobs_.push_back(job);
 }
 
 }  // namespace hydrant::server

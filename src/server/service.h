@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,16 +23,20 @@
 
 namespace hydrant::server {
 
+class Job;
+
 struct ServiceOptions {
   std::string model_name = {};             // as clients see it
   std::string template_name = {};          // of chats: a template's name, or "none"
   std::vector<int32_t> end_of_reply = {};  // of that template
   ApiDefaults defaults = {};
-  int32_t max_open = 512;          // sequences that run or wait; further ones get 429
-  int32_t max_open_per_key = 512;  // of one key's
-  ApiKeys keys = {};               // of those who may ask for completions, texts, ids and metrics
-  bool share_cache = false;        // prompts of different keys share keys and values where they begin alike
-  bool log_requests = false;       // records have the texts, too
+  int32_t max_open = 512;                   // sequences that run or wait; further ones get 429
+  int32_t max_open_per_key = 512;           // of one key's
+  ApiKeys keys = {};                        // of those who may ask for completions, texts, ids and metrics
+  int32_t max_tokens = 0;                   // of one choice; 0: as many as the context holds
+  std::chrono::seconds request_timeout{0};  // from a request's arrival to its reply's end; 0: none
+  bool share_cache = false;                 // prompts of different keys share keys and values where they begin alike
+  bool log_requests = false;                // records have the texts, too
   std::function<void(const ReplyRecord& record)> on_reply = {};  // each reply's end; from any thread
   std::function<int64_t()> num_connections = {};                 // open ones, for metrics
 };
@@ -67,12 +73,17 @@ class Service {
   void Take(const std::string& key, int32_t count);
   void GiveBack(const std::string& key);
   std::vector<std::vector<int32_t>> PromptsOf(const ApiRequest& request) const;
+  std::vector<int32_t> PredictionOf(const ApiRequest& request) const;
+  int32_t MostTokensOf(const ApiRequest& request, size_t longest_prompt) const;
+  void EndLateJobs();
 
   Engine& engine_;
   ServiceOptions options_;
   std::atomic<bool> is_draining_ = false;
   Metrics metrics_;
-  mutable std::mutex mutex_;  // guards the numbers of open sequences
+  std::mutex jobs_mutex_;                // guards jobs_
+  std::deque<std::weak_ptr<Job>> jobs_;  // of those with a time limit, the oldest first
+  mutable std::mutex mutex_;             // guards the numbers of open sequences
   int32_t num_open_ = 0;
   std::map<std::string, int32_t> open_of_key_;
   std::atomic<uint64_t> last_id_ = 0;

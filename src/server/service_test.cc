@@ -14,9 +14,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
-#include "server/http/http_server.h"
-#include "tests/http_client.h"
-#include "tests/test_data.h"
+#include "tests/served.h"
 
 namespace hydrant::server::service_test {
 namespace {
@@ -27,41 +25,21 @@ using test::HttpClient;
 using test::HttpReply;
 using testing::HasSubstr;
 
-// One engine for all tests: each request's text hangs on the request alone.
-Engine& TheEngine() {
-  static Engine engine([] {
-    EngineOptions options;
-    options.model = test::SourceDir() + "/models/tale-14m";
-    options.draft = test::SourceDir() + "/models/tale-14m-hydra-pp";
-    options.weights = "w8a8";
-    options.threads = 2;
-    return options;
-  }());
-  return engine;
-}
+Engine& TheEngine() { return test::TaleEngine(); }
 
 class ServiceTest : public testing::Test {
  protected:
-  void SetUp() override { Start(64); }
-  void Start(int32_t max_open) {
-    http_.reset();
-    ServiceOptions options{.model_name = "tale", .template_name = "none", .max_open = max_open};
+  void SetUp() override { Start({.max_open = 64}); }
+  void Start(ServiceOptions options) {
+    options.model_name = "tale";
+    if (options.template_name.empty()) options.template_name = "none";
     options.defaults.generation.sampling.temperature = 1;
-    service_ = std::make_unique<Service>(TheEngine(), options);
-    http_ = std::make_unique<HttpServer>(HttpOptions{.port = 0},
-                                         [this](const HttpRequest& request, std::shared_ptr<Exchange> exchange) {
-                                           service_->Handle(request, std::move(exchange));
-                                         });
-    http_->Start();
+    served_.reset();
+    served_ = std::make_unique<test::Served>(TheEngine(), options);
   }
-  void TearDown() override { http_->Stop(); }
-
-  HttpReply Post(const std::string& path, const Json& body) { return HttpClient(http_->port()).Post(path, body); }
-  Json Complete(const Json& body) {
-    const HttpReply reply = Post("/v1/completions", body);
-    EXPECT_EQ(reply.status, 200) << reply.body;
-    return reply.json();
-  }
+  uint16_t port() const { return served_->port(); }
+  HttpReply Post(const std::string& path, const Json& body) const { return served_->Post(path, body); }
+  Json Complete(const Json& body) const { return served_->Complete(body); }
   void ExpectRefused(const std::string& path, const Json& body, const std::string& part, const std::string& param,
                      int status = 400) {
     const HttpReply reply = Post(path, body);
@@ -71,8 +49,7 @@ class ServiceTest : public testing::Test {
     EXPECT_EQ(error.at("param"), param.empty() ? Json() : Json(param)) << body;
   }
 
-  std::unique_ptr<Service> service_;
-  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<test::Served> served_;
 };
 
 GenerationRequest Alone(const std::string& prompt, int32_t max_tokens, float temperature = 0, uint64_t seed = 0) {
@@ -184,36 +161,8 @@ TEST_F(ServiceTest, ASeedThatTheServerChoseIsReturnedAndRepeatsTheText) {
   EXPECT_EQ(Complete(again)["choices"][0]["text"], first["choices"][0]["text"]);
 }
 
-TEST_F(ServiceTest, ManyAtOnceGetWhatEachGetsAlone) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 24; ++i) {
-    threads.emplace_back([this, i] {
-      const float temperature = i % 3 == 0 ? 0.0F : 0.9F;
-      const std::string prompt = i % 2 == 0 ? "Once upon a time" : "The big dog";
-      if (i % 8 == 7) {  // in the middle of others, some go away
-        HttpClient client(http_->port());
-        client.Send(HttpClient::PostText(
-            "/v1/completions", base::DumpJson({{"prompt", prompt}, {"max_tokens", 400}, {"ignore_eos", true}})));
-        return;
-      }
-      Json body = {{"prompt", prompt},
-                   {"max_tokens", 10 + i},
-                   {"temperature", temperature},
-                   {"seed", i},
-                   {"speculation", {{"enabled", i % 4 != 1}, {"lookup", i % 4 == 2 ? 5 : 0}}}};
-      const GenerationRequest alone = Alone(prompt, 10 + i, temperature, static_cast<uint64_t>(i));
-      const Json json = Complete(body);
-      EXPECT_EQ(json["choices"][0]["text"], TheEngine().Generate(alone).text) << i;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (int i = 0; i < 1000 && service_->num_open() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_EQ(service_->num_open(), 0) << "requests whose clients went away are cancelled";
-}
-
 TEST_F(ServiceTest, TooManyWaitForNobody) {
-  http_->Stop();
-  Start(3);
+  Start({.max_open = 3});
   ExpectRefused("/v1/completions", {{"prompt", "The"}, {"n", 4}}, "try again later", "", 429);
   EXPECT_EQ(Post("/v1/completions", {{"prompt", "The"}, {"n", 4}}).Header("retry-after"), "1");
   EXPECT_EQ(Complete({{"prompt", "The"}, {"n", 3}})["choices"].size(), 3U);
@@ -227,7 +176,7 @@ TEST_F(ServiceTest, WrongRequestsAreRefusedByTheirField) {
   };
   refused({{"temperature", "hot"}}, "'temperature' is \"hot\", expected a number", "temperature");
   refused({{"temperature", -1}}, "expected a number, 0 to 100", "temperature");
-  refused({{"max_tokens", 0}}, "expected an integer, 1 to", "max_tokens");
+  refused({{"max_tokens", -1}}, "expected an integer, 0 to", "max_tokens");
   refused({{"max_tokens", 1.5}}, "expected an integer", "max_tokens");
   refused({{"n", 1000}}, "1 to 128", "n");
   refused({{"tempratur", 1}}, "Unrecognized request argument supplied: tempratur", "tempratur");
@@ -248,7 +197,7 @@ TEST_F(ServiceTest, WrongRequestsAreRefusedByTheirField) {
   for (int i = 0; i < 600; ++i) text += "dog ";
   const HttpReply too_long = Post("/v1/completions", {{"prompt", text}});
   EXPECT_EQ(too_long.json()["error"]["code"], "context_length_exceeded");
-  HttpClient client(http_->port());
+  HttpClient client(port());
   EXPECT_EQ(client.PostRaw("/v1/completions", std::string(R"({"prompt":"x","prompt":"y"})")).status, 400);
   EXPECT_EQ(client.PostRaw("/v1/completions", std::string("{")).status, 400);
   EXPECT_EQ(client.PostRaw("/v1/completions", std::string(100000, '[')).status, 400);
@@ -257,14 +206,7 @@ TEST_F(ServiceTest, WrongRequestsAreRefusedByTheirField) {
 }
 
 TEST_F(ServiceTest, ChatsAreRenderedAndStreamed) {
-  http_->Stop();
-  ServiceOptions options{.model_name = "tale", .template_name = "vicuna"};
-  service_ = std::make_unique<Service>(TheEngine(), options);
-  http_ = std::make_unique<HttpServer>(HttpOptions{.port = 0},
-                                       [this](const HttpRequest& request, std::shared_ptr<Exchange> exchange) {
-                                         service_->Handle(request, std::move(exchange));
-                                       });
-  http_->Start();
+  Start({.template_name = "vicuna"});
   Json body = {{"messages",
                 {{{"role", "developer"}, {"content", "You are a poet."}},
                  {{"role", "user"}, {"content", Json::array({{{"type", "text"}, {"text", "Hello"}}})}}}},
@@ -298,7 +240,7 @@ TEST_F(ServiceTest, ChatsAreRenderedAndStreamed) {
 }
 
 TEST_F(ServiceTest, ThePageAndItsFilesAreInTheProgram) {
-  HttpClient client(http_->port());
+  HttpClient client(port());
   const HttpReply page = client.Get("/");
   EXPECT_EQ(page.status, 200);
   EXPECT_EQ(page.Header("content-type"), "text/html; charset=utf-8");
@@ -313,7 +255,7 @@ TEST_F(ServiceTest, ThePageAndItsFilesAreInTheProgram) {
 }
 
 TEST_F(ServiceTest, TextsAndIdsAndWhatIsServed) {
-  HttpClient client(http_->port());
+  HttpClient client(port());
   EXPECT_EQ(client.Get("/health").status, 200);
   EXPECT_EQ(client.Get("/ready").status, 200);
   EXPECT_EQ(client.Get("/v1/models").json()["data"][0]["id"], "tale");
@@ -323,7 +265,7 @@ TEST_F(ServiceTest, TextsAndIdsAndWhatIsServed) {
   EXPECT_THAT(client.Post("/detokenize", Json{{"tokens", ids}}).json()["prompt"].get<std::string>(),
               HasSubstr("Once upon a time"));
   EXPECT_EQ(client.Post("/detokenize", Json{{"tokens", {9999999}}}).status, 400);
-  service_->Drain();
+  served_->service().Drain();
   EXPECT_EQ(client.Get("/health").status, 200);
   EXPECT_EQ(client.Get("/ready").status, 503);
   EXPECT_EQ(client.Post("/v1/completions", Json{{"prompt", "x"}}).status, 503);

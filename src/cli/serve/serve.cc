@@ -71,6 +71,8 @@ server::ServiceOptions ServiceOptionsOf(const ServeOptions& options, const Engin
   service.defaults.allow_unknown = options.allow_unknown;
   service.max_open = options.run.engine.max_running + options.queue;
   service.max_open_per_key = options.most_per_key > 0 ? options.most_per_key : service.max_open;
+  service.max_tokens = options.max_tokens;
+  service.request_timeout = options.request_timeout;
   service.share_cache = options.share_cache;
   service.log_requests = options.log_requests;
   if (!options.quiet) service.on_reply = [](const server::ReplyRecord& record) { PrintError(server::LogLine(record)); };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/serve/serve_flags.h"
 
+#include <array>
+#include <string_view>
+
 #include "cli/flags/drafting_flags.h"
 #include "cli/flags/engine_flags.h"
 #include "cli/flags/flags.h"
@@ -60,6 +63,18 @@ void AddLimitFlags(FlagSet& flags, ServeOptions& options) {
   integer("--queue", 0, 1 << 20, &options.queue, "Sequences that wait; further ones get status 429 (default 256)");
   integer("--max-per-key", 1, 1 << 20, &options.most_per_key,
           "Sequences of one API key that run or wait; further ones get status 429 (default: as of all together)");
+  integer("--max-tokens", 1, INT32_MAX, &options.max_tokens,
+          "Tokens of one reply; requests for more are refused (default: what the context holds)");
+  integer("--request-timeout", 1, 86400, &options.request_timeout,
+          "Seconds from a request to the end of its reply; what takes longer ends with status 504 (default: none)");
+  flags.Value(
+      "--preempt", "HOW",
+      [&options](const std::string& value) {
+        options.run.engine.may_preempt =
+            ParseChoice("--preempt", value, std::array<std::string_view, 2>{"never", "recompute"}) == "recompute";
+      },
+      "When memory for keys and values is short: recompute = the youngest sequence gives its own up and computes them "
+      "anew later, with the same text; never = a sequence starts only when it can run to its end (default recompute)");
   integer("--max-connections", 1, 1 << 20, &options.http.max_connections,
           "Open connections; further ones get status 503 (default 4096)");
   integer("--http-threads", 1, 64, &options.http.threads, "Threads of the network (default 2)");

@@ -19,6 +19,7 @@ using base::Json;
 constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMostChoices = 128;
 constexpr size_t kMostPrompts = 1024;
+constexpr int64_t kMostLogprobs = 20;  // of a token: OpenAI's for chats
 
 void ReadSampling(Fields& fields, ApiRequest& request) {
   SamplingOptions& sampling = request.generation.sampling;
@@ -52,7 +53,10 @@ void ReadStop(Fields& fields, ApiRequest& request) {
     }
   }
   stop.ignore_eos = fields.Bool("ignore_eos").value_or(false);
-  if (const auto most = fields.Integer("max_tokens", 1, kMostTokens)) request.max_tokens = static_cast<int32_t>(*most);
+  const int64_t least = request.kind == ApiKind::kCompletion ? 0 : 1;
+  if (const auto most = fields.Integer("max_tokens", least, kMostTokens)) {
+    request.max_tokens = static_cast<int32_t>(*most);
+  }
   if (request.kind == ApiKind::kCompletion) return;
   if (const auto most = fields.Integer("max_completion_tokens", 1, kMostTokens)) {
     request.max_tokens = static_cast<int32_t>(*most);
@@ -183,15 +187,53 @@ void ReadTheRest(Fields& fields, ApiRequest& request) {
     fields.Refuse("modalities", {{"text"}});
     fields.Refuse("audio", {});
     fields.Refuse("reasoning_effort", {});
-    fields.Refuse("logprobs", {false});
-    fields.Refuse("top_logprobs", {0});
-    fields.Refuse("prediction", {});
   } else {
-    request.echo = fields.Bool("echo").value_or(false);
     fields.Refuse("suffix", {""});
     fields.Refuse("best_of", {1, request.n});
-    fields.Refuse("logprobs", {});
   }
+}
+
+// A chat asks for them and for how many, a completion for how many, which may be none.
+void ReadLogprobs(Fields& fields, ApiRequest& request) {
+  if (request.kind == ApiKind::kCompletion) {
+    request.echo = fields.Bool("echo").value_or(false);
+    const auto count = fields.Integer("logprobs", 0, kMostLogprobs);
+    if (!count) return;
+    request.generation.num_logprobs = static_cast<int32_t>(*count);
+    request.generation.score_prompt = request.echo;
+    if (request.echo && request.stream) {
+      throw ApiError(400, "'echo' with 'logprobs' is not streamed: leave 'stream' out", "stream",
+                     "unsupported_parameter");
+    }
+    return;
+  }
+  const bool wanted = fields.Bool("logprobs").value_or(false);
+  const auto count = fields.Integer("top_logprobs", 0, kMostLogprobs);
+  if (count.value_or(0) > 0 && !wanted) {
+    throw ApiError(400, "'top_logprobs' needs 'logprobs': true", "top_logprobs");
+  }
+  if (wanted) request.generation.num_logprobs = static_cast<int32_t>(count.value_or(0));
+}
+
+// Guesses of the client: a text that the reply may be like, or the reply's first tokens.
+void ReadGuesses(Fields& fields, ApiRequest& request) {
+  if (const Json* const prediction = fields.Find("prediction")) {
+    Fields own(*prediction, "prediction.");
+    if (own.String("type") != "content") {
+      throw ApiError(400, "'prediction.type' is no \"content\", and no other is known", "prediction.type");
+    }
+    const Json* const content = own.Find("content");
+    if (content == nullptr) throw ApiError(400, "'prediction.content' is missing", "prediction.content");
+    request.prediction = ContentOf(*content, "prediction.content");
+    own.CheckNoOthers();
+  }
+  if (request.kind != ApiKind::kCompletion) return;
+  const auto draft = fields.Ids("draft_token_ids");
+  if (!draft) return;
+  if (request.prompts.size() > 1) {
+    throw ApiError(400, "'draft_token_ids' belongs to one prompt, and there are several", "draft_token_ids");
+  }
+  request.generation.draft_ids = *draft;
 }
 
 }  // namespace
@@ -211,6 +253,8 @@ ApiRequest ParseApiRequest(ApiKind kind, const Json& body, const ApiDefaults& de
   ReadStop(fields, request);
   ReadSpeculation(fields, request.generation);
   ReadStream(fields, request);
+  ReadLogprobs(fields, request);
+  ReadGuesses(fields, request);
   request.n = static_cast<int32_t>(fields.Integer("n", 1, kMostChoices).value_or(1));
   request.return_token_ids = fields.Bool("return_token_ids").value_or(false);
   ReadTheRest(fields, request);

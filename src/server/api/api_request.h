@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bodies of /v1/chat/completions and /v1/completions: OpenAI's fields, those of other servers where clients send
-// them (top_k, min_p, repetition_penalty, ignore_eos, return_token_ids), and our own (`speculation`).
+// them (top_k, min_p, repetition_penalty, ignore_eos, return_token_ids), and our own (`speculation`,
+// `draft_token_ids`).
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@ struct ApiRequest {
   std::string model;                  // empty: the one that is served
   std::vector<ChatMessage> messages;  // of a chat
   std::vector<ApiPrompt> prompts;     // of completions, 1 at least
-  GenerationRequest generation;       // prompt and stop.max_tokens aside
+  GenerationRequest generation;       // prompt, prediction and stop.max_tokens aside
+  std::string prediction;             // what the reply may say; empty: no guess
   std::optional<int32_t> max_tokens;
   bool has_seed = false;  // else the server chooses one
   int32_t n = 1;          // choices for each prompt

@@ -24,20 +24,46 @@ Json ChunkJson(const ReplyHeader& header, Json choice) {
   return json;
 }
 
-Json ChoiceJson(const ApiRequest& request, int32_t index, const GenerationResult& result, const std::string& echo) {
-  Json json = {{"index", index}, {"finish_reason", FinishReasonOf(result)}, {"logprobs", nullptr}};
+Json LogprobsJson(const ApiRequest& request, const GenerationResult& result, const Echo& echo,
+                  const BytesOf& bytes_of) {
+  if (request.generation.num_logprobs < 0) return nullptr;
+  if (request.kind == ApiKind::kChat) return ChatLogprobs(result.token_ids, result.logprobs, bytes_of);
+  std::vector<int32_t> tokens = echo.token_ids;
+  std::vector<TokenLogprobs> logprobs = echo.logprobs;
+  tokens.insert(tokens.end(), result.token_ids.begin(), result.token_ids.end());
+  logprobs.insert(logprobs.end(), result.logprobs.begin(), result.logprobs.end());
+  int64_t offset = 0;
+  return CompletionLogprobs(tokens, logprobs, bytes_of, offset);
+}
+
+Json ChoiceJson(const ApiRequest& request, int32_t index, const GenerationResult& result, const Echo& echo,
+                const BytesOf& bytes_of) {
+  Json json = {{"index", index},
+               {"finish_reason", FinishReasonOf(result)},
+               {"logprobs", LogprobsJson(request, result, echo, bytes_of)}};
   if (request.kind == ApiKind::kChat) {
     json["message"] = {{"role", "assistant"}, {"content", result.text}, {"refusal", nullptr}};
   } else {
-    json["text"] = echo + result.text;
+    json["text"] = echo.text + result.text;
   }
   if (request.return_token_ids) json["token_ids"] = result.token_ids;
   return json;
 }
 
-Json StepJson(const StepTree& step, const TextOf& text_of) {
+// What one event adds to a choice.
+Json DeltaJson(const ReplyHeader& header, int32_t choice, std::string_view text) {
+  Json json = {{"index", choice}, {"finish_reason", nullptr}, {"logprobs", nullptr}};
+  if (header.kind == ApiKind::kChat) {
+    json["delta"] = {{"content", text}};
+  } else {
+    json["text"] = text;
+  }
+  return json;
+}
+
+Json StepJson(const StepTree& step, const BytesOf& bytes_of) {
   Json texts = Json::array();
-  for (const int32_t token : step.tokens) texts.push_back(text_of(token));
+  for (const int32_t token : step.tokens) texts.push_back(bytes_of(token));
   return {{"parents", std::vector<int32_t>(step.parents.begin(), step.parents.end())},
           {"texts", std::move(texts)},
           {"accepted", std::vector<int32_t>(step.accepted.begin(), step.accepted.end())},
@@ -74,7 +100,7 @@ Json UsageJson(const UsageCounts& usage) {
 }
 
 Json SpeculationJson(std::span<const GenerationResult> results) {
-  int64_t steps = 0, tokens = 0, drafted = 0, accepted = 0, looked_up = 0;
+  int64_t steps = 0, tokens = 0, drafted = 0, accepted = 0, looked_up = 0, given = 0, given_accepted = 0;
   std::vector<int64_t> offered, accepted_at;
   PhaseTimes times;
   for (const GenerationResult& result : results) {
@@ -83,6 +109,8 @@ Json SpeculationJson(std::span<const GenerationResult> results) {
     drafted += result.num_drafted;
     accepted += result.num_accepted();
     looked_up += result.num_looked_up_accepted;
+    given += result.num_given;
+    given_accepted += result.num_given_accepted;
     Add(offered, result.depth_offered);
     Add(accepted_at, result.depth_accepted);
     times.prefill += result.phase_ms.prefill;
@@ -96,6 +124,8 @@ Json SpeculationJson(std::span<const GenerationResult> results) {
           {"drafted_tokens", drafted},
           {"accepted_tokens", accepted},
           {"looked_up_tokens", looked_up},
+          {"given_tokens", given},
+          {"given_accepted_tokens", given_accepted},
           {"offered_per_depth", offered},
           {"accepted_per_depth", accepted_at},
           {"ms",
@@ -107,11 +137,11 @@ Json SpeculationJson(std::span<const GenerationResult> results) {
 }
 
 Json ReplyJson(const ReplyHeader& header, const ApiRequest& request, std::span<const GenerationResult> results,
-               std::span<const std::string> echoes, const UsageCounts& usage) {
+               std::span<const Echo> echoes, const UsageCounts& usage, const BytesOf& bytes_of) {
   Json json = HeaderJson(header, /*is_chunk=*/false);
   json["choices"] = Json::array();
   for (size_t i = 0; i < results.size(); ++i) {
-    json["choices"].push_back(ChoiceJson(request, static_cast<int32_t>(i), results[i], echoes[i]));
+    json["choices"].push_back(ChoiceJson(request, static_cast<int32_t>(i), results[i], echoes[i], bytes_of));
   }
   json["usage"] = UsageJson(usage);
   json["seed"] = header.seed;
@@ -121,27 +151,31 @@ Json ReplyJson(const ReplyHeader& header, const ApiRequest& request, std::span<c
 
 std::string EventText(const Json& json) { return "data: " + base::DumpJson(json) + "\n\n"; }
 
-Json TextEvent(const ReplyHeader& header, int32_t choice, std::string_view text, const Emission* tokens,
-               const ApiRequest& request, const TextOf& text_of) {
-  Json json = {{"index", choice}, {"finish_reason", nullptr}, {"logprobs", nullptr}};
-  if (header.kind == ApiKind::kChat) {
-    json["delta"] = {{"content", text}};
-  } else {
-    json["text"] = text;
+Json EchoEvent(const ReplyHeader& header, int32_t choice, std::string_view text) {
+  return ChunkJson(header, DeltaJson(header, choice, text));
+}
+
+Json TextEvent(const ReplyHeader& header, int32_t choice, const Emission& emission, const ApiRequest& request,
+               const BytesOf& bytes_of, int64_t& offset) {
+  Json json = DeltaJson(header, choice, emission.text);
+  if (request.generation.num_logprobs >= 0) {
+    json["logprobs"] = header.kind == ApiKind::kChat
+                           ? ChatLogprobs(emission.token_ids, emission.logprobs, bytes_of)
+                           : CompletionLogprobs(emission.token_ids, emission.logprobs, bytes_of, offset);
   }
-  if (tokens != nullptr && request.return_token_ids) {
-    json["token_ids"] = std::vector<int32_t>(tokens->token_ids.begin(), tokens->token_ids.end());
+  if (request.return_token_ids) {
+    json["token_ids"] = std::vector<int32_t>(emission.token_ids.begin(), emission.token_ids.end());
   }
-  if (tokens != nullptr && request.include_speculation) {
+  if (request.include_speculation) {
     Json list = Json::array();
-    for (size_t i = 0; i < tokens->token_ids.size(); ++i) {
-      list.push_back({{"id", tokens->token_ids[i]},
-                      {"text", i < tokens->token_text.size() ? tokens->token_text[i] : ""},
-                      {"depth", tokens->token_depth[i]},
-                      {"source", NameOf(tokens->token_source[i])}});
+    for (size_t i = 0; i < emission.token_ids.size(); ++i) {
+      list.push_back({{"id", emission.token_ids[i]},
+                      {"text", i < emission.token_text.size() ? emission.token_text[i] : ""},
+                      {"depth", emission.token_depth[i]},
+                      {"source", NameOf(emission.token_source[i])}});
     }
     json["speculation"] = {{"tokens", std::move(list)}};
-    if (tokens->step != nullptr) json["speculation"]["step"] = StepJson(*tokens->step, text_of);
+    if (emission.step != nullptr) json["speculation"]["step"] = StepJson(*emission.step, bytes_of);
   }
   return ChunkJson(header, std::move(json));
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 
 #include "base/json_fwd.h"
 #include "server/api/api_request.h"
+#include "server/api/logprobs_json.h"
 
 namespace hydrant::server {
 
@@ -36,21 +36,27 @@ base::Json UsageJson(const UsageCounts& usage);
 // Steps, tokens per step, accepted per depth and milliseconds per phase of all `results` together.
 base::Json SpeculationJson(std::span<const GenerationResult> results);
 
-// The whole reply. `results` in order of choice.
+// The prompt of a choice, where it is shown before the reply.
+struct Echo {
+  std::string text;
+  std::vector<int32_t> token_ids;
+  std::vector<TokenLogprobs> logprobs;  // of the tokens but the first; empty: not asked for
+};
+
+// The whole reply. `results` and `echoes` in order of choice.
 base::Json ReplyJson(const ReplyHeader& header, const ApiRequest& request, std::span<const GenerationResult> results,
-                     std::span<const std::string> echoes, const UsageCounts& usage);
+                     std::span<const Echo> echoes, const UsageCounts& usage, const BytesOf& bytes_of);
 
 // An event of a stream, as SSE has it: "data: {...}\n\n".
 std::string EventText(const base::Json& json);
 inline constexpr const char* kLastEvent = "data: [DONE]\n\n";
 
-// The text of one token.
-using TextOf = std::function<std::string(int32_t token)>;
-
-// One step's text of a choice; `tokens` may be null, and `text_of` is not asked then. A chat's first event has the
-// role.
-base::Json TextEvent(const ReplyHeader& header, int32_t choice, std::string_view text, const Emission* tokens,
-                     const ApiRequest& request, const TextOf& text_of);
+// The prompt of a choice.
+base::Json EchoEvent(const ReplyHeader& header, int32_t choice, std::string_view text);
+// One step's text of a choice. `offset`: characters of the text before it; those of its tokens are added, where log
+// probabilities are asked for. A chat's first event has the role.
+base::Json TextEvent(const ReplyHeader& header, int32_t choice, const Emission& emission, const ApiRequest& request,
+                     const BytesOf& bytes_of, int64_t& offset);
 base::Json RoleEvent(const ReplyHeader& header, int32_t choice);
 // The end of a choice.
 base::Json FinishEvent(const ReplyHeader& header, int32_t choice, const GenerationResult& result);

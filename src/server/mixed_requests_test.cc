@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixty-four clients at once, of whom some go away: each of the others gets what plain decoding gives it alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/json.h"
+#include "tests/served.h"
+
+namespace hydrant::server::mixed_requests_test {
+namespace {
+
+using base::Json;
+using test::HttpClient;
+
+constexpr int kClients = 64;
+
+struct Way {
+  const char* name;
+  const char* draft;  // of the golden model; empty: plain; "tale": the embedded model with its heads
+  int32_t lookup;
+};
+
+std::string NameOfWay(const testing::TestParamInfo<Way>& way) { return way.param.name; }
+
+EngineOptions OptionsOf(const Way& way) {
+  EngineOptions options;
+  options.kv_memory = uint64_t{6} << 20U;  // so little that some are preempted or wait
+  if (way.draft == std::string("tale")) {
+    options.model = test::SourceDir() + "/models/tale-14m";
+    options.draft = test::SourceDir() + "/models/tale-14m-hydra-pp";
+    options.weights = "w8a8";
+    return options;
+  }
+  options.model = test::SourceDir() + "/tests/golden/" + std::string("base_mha");
+  if (*way.draft != 0) options.draft = test::SourceDir() + "/tests/golden/" + std::string(way.draft);
+  options.load_tokenizer = false;
+  return options;
+}
+
+class MixedRequests : public testing::TestWithParam<Way> {
+ protected:
+  // Client i's request, as the engine and as HTTP has it.
+  GenerationRequest RequestOf(int i) const {
+    GenerationRequest request;
+    for (int k = 0; k < 5 + i % 7 * 12; ++k) request.prompt_ids.push_back(3 + (k * 7 + i % 3) % 400);
+    request.stop.max_tokens = 8 + i % 40;
+    request.stop.ignore_eos = i % 5 != 0;
+    request.use_drafter = false;
+    request.sampling.temperature = i % 3 == 0 ? 0.0F : 0.8F;
+    request.sampling.top_p = i % 4 == 0 ? 0.9F : 1.0F;
+    request.sampling.repetition_penalty = i % 9 == 0 ? 1.2F : 1.0F;
+    request.sampling.seed = static_cast<uint64_t>(i);
+    if (engine_.info().has_tokenizer && i % 6 == 1) request.stop.stop = {"the", "ou"};
+    return request;
+  }
+  Json BodyOf(int i) const {
+    const GenerationRequest request = RequestOf(i);
+    return {{"prompt", request.prompt_ids},
+            {"max_tokens", request.stop.max_tokens},
+            {"ignore_eos", request.stop.ignore_eos},
+            {"temperature", request.sampling.temperature},
+            {"top_p", request.sampling.top_p},
+            {"repetition_penalty", request.sampling.repetition_penalty},
+            {"seed", i},
+            {"stop", request.stop.stop},
+            {"n", i % 10 == 3 ? 2 : 1},
+            {"return_token_ids", true},
+            {"speculation", {{"enabled", i % 7 != 2}, {"lookup", GetParam().lookup}, {"lookup_min", 2}}}};
+  }
+
+  void GoAway(uint16_t port, int i) const {
+    HttpClient client(port);
+    Json body = BodyOf(i);
+    body["max_tokens"] = 200;
+    body["ignore_eos"] = true;
+    body["stream"] = i % 2 == 0;
+    client.Send(HttpClient::PostText("/v1/completions", base::DumpJson(body)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));
+  }
+
+  Engine engine_{OptionsOf(GetParam())};
+};
+
+TEST_P(MixedRequests, GiveTheTextsOfOneByOne) {
+  ServiceOptions options{.model_name = "m", .template_name = "none"};
+  test::Served served(engine_, options);
+  std::vector<Json> replies(kClients);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kClients; ++i) {
+    threads.emplace_back([&, i] {
+      if (i % 8 == 7) return GoAway(served.port(), i);
+      replies[static_cast<size_t>(i)] = served.Complete(BodyOf(i));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kClients; ++i) {
+    const Json& reply = replies[static_cast<size_t>(i)];
+    if (i % 8 == 7) continue;
+    GenerationRequest alone = RequestOf(i);
+    for (const Json& choice : reply["choices"]) {
+      const GenerationResult expected = engine_.Generate(alone);
+      EXPECT_EQ(choice["token_ids"], expected.token_ids) << i;
+      EXPECT_EQ(choice["text"], expected.text) << i;
+      alone.sampling.seed = SeedOfChoice(alone.sampling.seed, 1);
+    }
+  }
+  for (int i = 0; i < 1000 && served.service().num_open() > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(served.service().num_open(), 0) << "requests whose clients went away are cancelled";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, MixedRequests,
+                         testing::Values(Way{"Plain", "", 0}, Way{"Medusa", "medusa/c_v2_k4_l1", 0},
+                                         Way{"Hydra", "hydra/mlp_k3_l2", 0},
+                                         Way{"HydraPlusPlus", "hydra/prefix_mlp_k2_l1", 0}, Way{"Lookup", "", 6},
+                                         Way{"TaleWithHeadsAndLookup", "tale", 6}),
+                         NameOfWay);
+
+}  // namespace
+}  // namespace hydrant::server::mixed_requests_test
