@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -22,7 +24,8 @@ using testing::MatchesRegex;
 // The program, from the line that says where it listens to its end.
 class Server {
  public:
-  explicit Server(std::vector<std::string> more) {
+  // `max_files`: descriptors that it may have open; 0: as many as this process.
+  explicit Server(std::vector<std::string> more, rlim_t max_files = 0) {
     int out[2];
     EXPECT_EQ(pipe2(out, O_CLOEXEC), 0);
     std::vector<std::string> words = {HYDRANT_PROGRAM, "serve", "--port", "0"};
@@ -34,6 +37,8 @@ class Server {
     child_ = fork();
     if (child_ == 0) {
       setenv("XDG_CACHE_HOME", dir_.path().c_str(), 1);
+      const rlimit files{max_files, max_files};
+      if (max_files > 0) setrlimit(RLIMIT_NOFILE, &files);
       dup2(out[1], STDOUT_FILENO);
       dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
       execv(argv[0], argv.data());
@@ -127,6 +132,28 @@ TEST(ServeTest, ASecondSignalEndsAtOnce) {
   }
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(), 1000 + SIGTERM);
+}
+
+TEST(ServeTest, WithoutAFileDescriptorConnectionsAreRefusedAndTheServerLivesOn) {
+  Server server({}, /*max_files=*/48);
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 80; ++i) clients.push_back(std::make_unique<HttpClient>(server.port(), /*timeout_ms=*/5000));
+  int answered = 0, refused = 0;
+  for (const auto& client : clients) {
+    const HttpReply reply = client->Get("/health");
+    answered += reply.status == 200 ? 1 : 0;
+    refused += reply.status == 503 || reply.status == 0 ? 1 : 0;
+  }
+  EXPECT_GT(answered, 10);
+  EXPECT_GT(refused, 30);
+  EXPECT_EQ(answered + refused, 80);
+  clients.clear();
+  HttpReply reply;
+  for (int i = 0; i < 500 && reply.status != 200; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    reply = HttpClient(server.port()).Post("/v1/completions", {{"prompt", "Once"}, {"max_tokens", 3}});
+  }
+  EXPECT_EQ(reply.status, 200) << server.err();
 }
 
 TEST(ServeTest, WhatCannotBeServedIsSaid) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -113,6 +114,32 @@ TEST_P(MixedRequests, GiveTheTextsOfOneByOne) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_EQ(served.service().num_open(), 0) << "requests whose clients went away are cancelled";
+}
+
+TEST_P(MixedRequests, AreStreamedBesideAThousandIdleConnections) {
+  test::Served served(engine_, {.model_name = "m", .template_name = "none"});
+  std::vector<std::unique_ptr<HttpClient>> idle;
+  for (int i = 0; i < 1000; ++i) idle.push_back(std::make_unique<HttpClient>(served.port()));
+  std::vector<std::vector<int32_t>> ids(kClients);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kClients; ++i) {
+    threads.emplace_back([&, i] {
+      Json body = BodyOf(i);
+      body["stream"] = true;
+      body["n"] = 1;
+      for (const Json& event : test::EventsOf(served.Post("/v1/completions", body).body)) {
+        const Json& choice = event["choices"][0];
+        if (!choice.contains("token_ids")) continue;
+        for (const Json& id : choice["token_ids"]) ids[static_cast<size_t>(i)].push_back(id);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kClients; ++i) {
+    EXPECT_EQ(ids[static_cast<size_t>(i)], engine_.Generate(RequestOf(i)).token_ids) << i;
+  }
+  EXPECT_EQ(served.http().counts().open, 1000);
+  EXPECT_EQ(idle[500]->Get("/health").status, 200);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, MixedRequests,
