@@ -15,6 +15,8 @@ export function ceilingOf(value) {
   return [1, 2, 4, 6, 8, 10].map((digit) => digit * power).find((bound) => bound >= value);
 }
 
+const percent = (share) => `${number(100 * share)} %`;
+
 // Short names of large numbers on an axis: 1.2k.
 function short(value) {
   if (value >= 1e6) return `${number(value / 1e6, value % 1e6 === 0 ? 0 : 1)}M`;
@@ -85,6 +87,7 @@ function drawBars(node, shares) {
     const height = (frame.bottom - frame.top) * Math.min(1, share);
     parts.push(
       svg('rect', {class: 'bar-depth', x: middle - width / 2, y: frame.bottom - height, width, height}),
+      svg('text', {class: 'bar-value', x: middle, y: frame.bottom - height - 0.25 * frame.rem}, percent(share)),
       svg('text', {class: 'tick middle', x: middle, y: frame.bottom + 0.375 * frame.rem}, `depth ${depth}`));
   });
   node.replaceChildren(...parts);
@@ -120,12 +123,12 @@ function sharesOf(samples) {
   };
 }
 
-const percent = (share) => `${number(100 * share)} %`;
-
-// Each chart: title, and draw(node, samples), which returns the current value as text and a description.
+// Each chart: title; the field of a sample without which it has nothing to show; draw(node, samples), which returns the
+// current value as text, '' for none, and a description.
 const kCharts = [
   {
     title: 'Sequences',
+    needs: 'running',
     draw(node, samples) {
       const lines = [series(samples, 'running'), series(samples, 'waiting')];
       drawLines(node, lines, 2);
@@ -137,6 +140,7 @@ const kCharts = [
   },
   {
     title: 'Tokens per second',
+    needs: 'generated',
     draw(node, samples) {
       const points = series(samples, 'perSecond');
       drawLines(node, [points], 10);
@@ -145,14 +149,16 @@ const kCharts = [
   },
   {
     title: 'Tokens per step, mean',
+    needs: 'perStep',
     draw(node, samples) {
       const points = series(samples, 'perStep');
       drawLines(node, [points], 4);
-      return {now: points.length > 0 ? number(points.at(-1)[1], 2) : '', more: rangeText(points, figure)};
+      return {now: points.length > 0 ? figure(points.at(-1)[1]) : '', more: rangeText(points, figure)};
     },
   },
   {
     title: 'KV blocks in use',
+    needs: 'used',
     draw(node, samples) {
       const points = series(samples, 'used');
       drawLines(node, [points], 10);
@@ -168,8 +174,8 @@ const kCharts = [
     draw(node, samples) {
       const {shares, since} = sharesOf(samples);
       drawBars(node, shares);
-      const now = shares.map(([, share]) => percent(share)).join(', ');
-      return {now, more: `${shares.map(([depth, share]) => `depth ${depth} ${percent(share)}`).join(', ')}, ${since}`};
+      const told = shares.map(([depth, share]) => `depth ${depth} ${percent(share)}`).join(', ');
+      return {now: '', more: told === '' ? 'none yet' : `${told}, ${since}`};
     },
   },
 ];
@@ -186,10 +192,11 @@ export class ChartsView {
   constructor() {
     this.#charts = kCharts.map((chart) => {
       const node = svg('svg', {class: 'chart', role: 'img', 'aria-label': `${chart.title}: no values yet`});
-      const now = el('span', {class: 'now'}, '–');
+      const now = el('span', {class: 'now'});
       const caption = el('figcaption', {}, el('span', {class: 'title'}, chart.title), now);
-      byId('charts').append(el('figure', {}, caption, node));
-      return {...chart, node, now};
+      const box = el('figure', {}, caption, node);
+      byId('charts').append(box);
+      return {...chart, box, node, now};
     });
     const head = ['Wait', 'Median', '95 %'].map((name) => el('th', {scope: 'col'}, name));
     byId('charts').append(el('figure', {}, el('figcaption', {}, el('span', {class: 'title'}, 'Waits')),
@@ -202,10 +209,13 @@ export class ChartsView {
   show(samples) {
     this.#samples = samples;
     if (samples.length === 0) return;
-    for (const {title, node, now, draw} of this.#charts) {
+    for (const {title, needs, box, node, now, draw} of this.#charts) {
+      // What this server does not tell has no chart.
+      box.hidden = needs !== undefined && samples.at(-1)[needs] === null;
+      if (box.hidden) continue;
       const said = draw(node, samples);
-      now.textContent = said.now || 'not told';
-      node.setAttribute('aria-label', `${title}: now ${said.now || 'not told'}; ${said.more}`);
+      now.textContent = said.now;
+      node.setAttribute('aria-label', `${title}: ${said.now ? `now ${said.now}; ` : ''}${said.more}`);
     }
     const found = kWaits.map(([name, field]) => ({name, ...recent(samples, field)}));
     const write = (seconds) => duration(1000 * seconds);

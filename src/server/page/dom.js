@@ -34,10 +34,10 @@ export function number(value, digits = 0) {
   return formats.get(digits).format(value);
 }
 
-// Three digits that mean something: 0.42, 8.31, 42.1, 1,234.
+// Three digits that mean something: 0, 0.42, 8.31, 42.1, 1,234.
 export function figure(value) {
   const size = Math.abs(value);
-  return number(value, size >= 100 ? 0 : size >= 10 ? 1 : 2);
+  return number(value, size >= 100 || size === 0 ? 0 : size >= 10 ? 1 : 2);
 }
 
 export function duration(milliseconds) {

@@ -11,6 +11,8 @@ const kRows = [
   ['Whole reply', (reply) => reply.wholeTime, duration, false],
 ];
 
+const kPhases = ['prefill', 'draft', 'forward', 'verify', 'commit'];  // in the order in which they come
+
 // Index of the first character in which two texts differ, -1 where they are equal.
 export function firstDifference(a, b) {
   if (a === b) return -1;
@@ -31,8 +33,8 @@ function factsOf(reply) {
   if (usage) facts.push(`prompt of ${plural(usage.prompt_tokens, 'token')}`);
   // Digits without commas: a seed is copied into the settings.
   if (seed !== null) facts.push(`seed ${seed}`);
-  const ms = Object.entries(speculation?.ms ?? {}).filter(([, value]) => Number.isFinite(value));
-  if (ms.length > 0) facts.push(ms.map(([phase, value]) => `${phase} ${duration(value)}`).join(', '));
+  const ms = kPhases.filter((phase) => Number.isFinite(speculation?.ms?.[phase]));
+  if (ms.length > 0) facts.push(ms.map((phase) => `${phase} ${duration(speculation.ms[phase])}`).join(', '));
   return facts.join(' · ');
 }
 

@@ -18,7 +18,9 @@ export function stepOf(raw, tokens) {
   if (!Array.isArray(parents) || !Array.isArray(texts) || parents.length === 0) return null;
   const isBefore = (parent, i) => Number.isInteger(parent) && parent >= (i === 0 ? -1 : 0) && parent < i;
   if (!parents.every(isBefore) || texts.length !== parents.length) return null;
-  const kept = (Array.isArray(accepted) ? accepted : []).filter((i) => i > 0 && i < parents.length);
+  // The model may have accepted more than the reply took: one that ended within the step has fewer tokens.
+  const numDrafted = tokens.filter(({depth}) => depth > 0).length;
+  const kept = (Array.isArray(accepted) ? accepted : []).slice(0, numDrafted).filter((i) => i > 0 && i < parents.length);
   const last = tokens.at(-1);
   return {
     parents,

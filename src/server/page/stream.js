@@ -85,18 +85,26 @@ export async function* streamCompletion(path, body, {key, signal}) {
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
   const parser = new EventParser();
+  let isComplete = false;
   try {
     for (;;) {
       const {done, value} = await readFrom(reader, signal);
       if (done) throw new ApiError('the connection ended before the reply was complete');
       for (const data of parser.push(decoder.decode(value, {stream: true}))) {
-        if (data === '[DONE]') return;
+        isComplete = data === '[DONE]';
+        if (isComplete) return;
         yield eventOf(data);
       }
     }
   } finally {
-    reader.cancel().catch(() => {});  // a stream that has failed already has nothing to cancel
+    // Nothing waits for either; a stream that has failed has nothing to read or cancel.
+    (isComplete ? readToEnd(reader) : reader.cancel()).catch(() => {});
   }
+}
+
+// A body that was read to its end leaves its connection to the next request.
+async function readToEnd(reader) {
+  while (!(await reader.read()).done);
 }
 
 async function readFrom(reader, signal) {
