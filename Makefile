@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # A thin front to CMake. Each target sets up what it needs; "make help" lists them.
 .DEFAULT_GOAL := build
-.PHONY: build all demo test bench format clean install-deps help
+.PHONY: build all demo serve test bench format clean install-deps help
 
+PORT   ?= 8080
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PROMPT ?= Once upon a time there was a little fox who
 MODEL  ?= models/tale-14m
@@ -30,6 +31,9 @@ all: install-deps  ## everything: the binary, tests, benchmarks, example
 
 demo: install-deps build  ## the embedded model with its heads on a prompt, beside plain decoding (PROMPT="...")
 	build/release/hydrant run --model $(MODEL) --draft $(DRAFT) --weights $(WEIGHTS) --head-weights $(HEAD_WEIGHTS) $(addprefix --draft-vocab ,$(DRAFT_VOCAB)) $(foreach tree,$(TREES),--tree '$(tree)') $(addprefix --draft-p-min ,$(P_MINS)) $(addprefix --lookup ,$(LOOKUPS)) --template none --prompt "$(PROMPT)" --max-tokens 200 --stats --compare-plain
+
+serve: install-deps build  ## the embedded model with its heads as a server with a page to try it on (PORT=8080)
+	build/release/hydrant serve --port $(PORT) --model $(MODEL) --draft $(DRAFT) --weights $(WEIGHTS) --head-weights $(HEAD_WEIGHTS) $(addprefix --draft-vocab ,$(DRAFT_VOCAB))
 
 test: all  ## every test but the slow sanitizer and fuzz runs
 	ctest --preset release -j 2 --no-tests=error
