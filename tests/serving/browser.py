@@ -103,7 +103,8 @@ class Browser:
         reply = self._replies.pop(self._next_id)
         if "error" in reply:
             raise BrowserError(f"{method}: {reply['error']['message']}")
-        return reply["result"]
+        result: dict[str, Any] = reply["result"]
+        return result
 
     def read(self, seconds: float) -> None:
         """Takes in what the browser sends; returns after that time at the latest."""

@@ -131,7 +131,7 @@ class ClientTest(unittest.TestCase):
 
     def test_seeds(self) -> None:
         def text(seed: int) -> str:
-            return self.complete(temperature=1, seed=seed).choices[0].text
+            return str(self.complete(temperature=1, seed=seed).choices[0].text)
 
         self.assertEqual(text(3), text(3))
         self.assertNotEqual(text(3), text(4))

@@ -20,7 +20,8 @@ export function stepOf(raw, tokens) {
   if (!parents.every(isBefore) || texts.length !== parents.length) return null;
   // The model may have accepted more than the reply took: one that ended within the step has fewer tokens.
   const numDrafted = tokens.filter(({depth}) => depth > 0).length;
-  const kept = (Array.isArray(accepted) ? accepted : []).slice(0, numDrafted).filter((i) => i > 0 && i < parents.length);
+  const told = Array.isArray(accepted) ? accepted : [];
+  const kept = told.slice(0, numDrafted).filter((i) => i > 0 && i < parents.length);
   const last = tokens.at(-1);
   return {
     parents,
