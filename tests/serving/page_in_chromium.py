@@ -46,6 +46,12 @@ TOO_WIDE = """(() => {
     .filter((node) => node.getBoundingClientRect().right > width + 0.5 && !isClipped(node))
     .map((node) => node.outerHTML.slice(0, 120));
 })()"""
+# Cards that lie over one another.
+OVERLAPS = """(() => {
+  const cards = [...document.querySelectorAll('.card:not([hidden])')].map((card) => card.getBoundingClientRect());
+  const areSeparate = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+  return cards.flatMap((a, i) => cards.slice(i + 1).filter((b) => !areSeparate(a, b))).length;
+})()"""
 # Tokens whose text has less contrast to their ground than WCAG 2.2 asks for (4.5).
 WEAK_TOKENS = """(() => {
   const levels = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map(Number);
@@ -234,6 +240,15 @@ class PageTest(unittest.TestCase):
         self.tab.wait_for("document.querySelector('.verdict')")
         self.assertEqual(self.tab.evaluate(TOO_WIDE), [])
         self.assertLessEqual(self.tab.evaluate("document.documentElement.scrollWidth"), 390)
+
+    def test_no_card_covers_another(self) -> None:
+        send(self.tab, PROMPT)
+        for width, height in ((1440, 900), (1100, 720), (800, 1000), (390, 844)):
+            self.tab.resize(width, height)
+            for place in (0, 100, 1000, 9999):
+                self.tab.evaluate(f"scrollTo(0, {place})")
+                self.tab.pause(0.1)
+                self.assertEqual(self.tab.evaluate(OVERLAPS), 0, f"{width} x {height}, scrolled by {place}")
 
     def test_tokens_can_be_read_by_day_and_by_night(self) -> None:
         grounds = []
