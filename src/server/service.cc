@@ -156,7 +156,7 @@ HttpResponse Service::Get(const HttpRequest& request) {
   }
   if (request.path == "/health") return JsonReply({{"status", "ok"}});
   if (request.path == "/ready") {
-    if (is_draining_) throw ApiError(503, "the server is ending");
+    if (!is_ready_) throw ApiError(503, "the server is ending");
     return JsonReply({{"status", "ready"}});
   }
   if (request.path == "/metrics") {

@@ -52,8 +52,13 @@ class Service {
   // An HttpHandler.
   void Handle(const HttpRequest& request, std::shared_ptr<Exchange> exchange);
 
-  // From now on /ready says 503 and new completions are refused with it.
-  void Drain() { is_draining_ = true; }
+  // From now on /ready says 503, so that proxies send nothing further. What comes all the same is answered.
+  void SayNotReady() { is_ready_ = false; }
+  // From now on new completions are refused with 503, too.
+  void Drain() {
+    is_ready_ = false;
+    is_draining_ = true;
+  }
   // Sequences that run or wait.
   int32_t num_open() const;
 
@@ -79,7 +84,7 @@ class Service {
 
   Engine& engine_;
   ServiceOptions options_;
-  std::atomic<bool> is_draining_ = false;
+  std::atomic<bool> is_ready_ = true, is_draining_ = false;
   Metrics metrics_;
   std::mutex jobs_mutex_;                // guards jobs_
   std::deque<std::weak_ptr<Job>> jobs_;  // of those with a time limit, the oldest first

@@ -265,6 +265,9 @@ TEST_F(ServiceTest, TextsAndIdsAndWhatIsServed) {
   EXPECT_THAT(client.Post("/detokenize", Json{{"tokens", ids}}).json()["prompt"].get<std::string>(),
               HasSubstr("Once upon a time"));
   EXPECT_EQ(client.Post("/detokenize", Json{{"tokens", {9999999}}}).status, 400);
+  served_->service().SayNotReady();
+  EXPECT_EQ(client.Get("/ready").status, 503);
+  EXPECT_EQ(client.Post("/v1/completions", Json{{"prompt", "x"}}).status, 200) << "it came before proxies have heard";
   served_->service().Drain();
   EXPECT_EQ(client.Get("/health").status, 200);
   EXPECT_EQ(client.Get("/ready").status, 503);

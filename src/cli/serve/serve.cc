@@ -60,6 +60,11 @@ std::string NameOfFolder(const std::string& folder) {
   return name.empty() ? folder : name;
 }
 
+// What programs ask every few seconds, with nothing to say about it.
+bool IsProbe(const server::ReplyRecord& record) {
+  return record.status == 200 && (record.path == "/health" || record.path == "/ready" || record.path == "/metrics");
+}
+
 server::ServiceOptions ServiceOptionsOf(const ServeOptions& options, const Engine& engine,
                                         const std::string& template_name) {
   server::ServiceOptions service;
@@ -75,7 +80,11 @@ server::ServiceOptions ServiceOptionsOf(const ServeOptions& options, const Engin
   service.request_timeout = options.request_timeout;
   service.share_cache = options.share_cache;
   service.log_requests = options.log_requests;
-  if (!options.quiet) service.on_reply = [](const server::ReplyRecord& record) { PrintError(server::LogLine(record)); };
+  if (!options.quiet) {
+    service.on_reply = [](const server::ReplyRecord& record) {
+      if (!IsProbe(record)) PrintError(server::LogLine(record));
+    };
+  }
   return service;
 }
 
@@ -109,9 +118,10 @@ void ServeUntilSignal(server::HttpServer& http, server::Service& service, const 
   while (!Interrupted()) std::this_thread::sleep_for(kLook);
   std::signal(SIGINT, SIG_DFL);  // a second one ends at once
   std::signal(SIGTERM, SIG_DFL);
-  service.Drain();
+  service.SayNotReady();
   PrintError(fmt::format("ending: {} sequences still run\n", service.num_open()));
   std::this_thread::sleep_for(options.drain_delay);
+  service.Drain();
   http.Drain();
   const auto last = Clock::now() + options.shutdown_timeout;
   while ((service.num_open() > 0 || http.counts().open > 0) && Clock::now() < last) std::this_thread::sleep_for(kLook);

@@ -79,7 +79,7 @@ void AddLimitFlags(FlagSet& flags, ServeOptions& options) {
           "Open connections; further ones get status 503 (default 4096)");
   integer("--http-threads", 1, 64, &options.http.threads, "Threads of the network (default 2)");
   integer("--drain-delay", 0, 86400, &options.drain_delay,
-          "Seconds between SIGTERM, from which on /ready says 503, and the end of the listening (default 0)");
+          "Seconds after SIGTERM in which /ready says 503 and new requests are still answered (default 0)");
   integer("--shutdown-timeout", 0, 86400, &options.shutdown_timeout,
           "Seconds that running requests then have to finish (default 30)");
 }
