@@ -68,6 +68,7 @@ TEST_F(ServiceTest, ACompletionIsTheEnginesOwnText) {
                               {"prompt", "Once upon a time"},
                               {"max_tokens", 20},
                               {"temperature", 0},
+                              {"speculation", {{"tree", "chain"}}},
                               {"return_token_ids", true}});
   EXPECT_EQ(json["object"], "text_completion");
   EXPECT_THAT(json["id"].get<std::string>(), testing::StartsWith("cmpl-"));
