@@ -158,7 +158,8 @@ struct HttpClient::Impl {
     return request;
   }
 
-  asio::awaitable<HttpOutcome> Send(const HttpCall& call) {
+  // By value: `call` lives in this frame until the reply has ended.
+  asio::awaitable<HttpOutcome> Send(HttpCall call) {
     const Request request = RequestOf(call);
     if (!idle.empty()) {
       std::unique_ptr<Link> link = std::move(idle.back());
@@ -188,7 +189,6 @@ struct HttpClient::Impl {
 HttpClient::HttpClient(asio::io_context& io, const Server& server) : impl_(std::make_unique<Impl>(io, server)) {}
 HttpClient::~HttpClient() = default;
 
-// `call` lives in this frame until the reply has ended.
-asio::awaitable<HttpOutcome> HttpClient::Send(HttpCall call) { co_return co_await impl_->Send(call); }
+asio::awaitable<HttpOutcome> HttpClient::Send(HttpCall call) { return impl_->Send(std::move(call)); }
 
 }  // namespace hydrant::traffic

@@ -25,10 +25,11 @@ std::vector<std::string> EventsIn(const std::string& bytes, size_t size) {
 
 TEST(EventReaderTest, EventsAreTheSameWhereverTheBytesAreCut) {
   const std::string bytes =
-      "data: {\"a\": 1}\n\n: a comment\n\nevent: x\ndata:no space\r\n\r\ndata: one\rdata: two\r\rid: 7\n\ndata\n\n"
+      "data: {\"a\": 1}\n\n: a comment\n\nevent: x\ndata:no space\r\ndata: more\r\n\r\ndata: one\rdata: two\r\rid: "
+      "7\n\ndata\n\n"
       "data: [DONE]\n\ndata: unfinished";
   for (size_t size = 1; size <= bytes.size(); ++size) {
-    EXPECT_THAT(EventsIn(bytes, size), ElementsAre("{\"a\": 1}", "no space", "one\ntwo", "", "[DONE]")) << size;
+    EXPECT_THAT(EventsIn(bytes, size), ElementsAre("{\"a\": 1}", "no space\nmore", "one\ntwo", "", "[DONE]")) << size;
   }
 }
 
