@@ -14,5 +14,6 @@ int BenchRoofline(const std::vector<std::string>& args);
 int BenchStep(const std::vector<std::string>& args);
 int BenchHeads(const std::vector<std::string>& args);
 int BenchLatency(const std::vector<std::string>& args);
+int BenchBatch(const std::vector<std::string>& args);
 
 }  // namespace hydrant::cli
