@@ -72,5 +72,52 @@ TEST(BenchCommandsTest, ListsAreTakenWithAndWithoutBrackets) {
   ExpectRefused({"bench", "step", "--rows", "[1,4"}, "--rows is \"[1,4\", expected numbers such as 1,4 or [1, 4]");
 }
 
+TEST(BenchCommandsTest, BatchDecodesSequencesOfTheEmbeddedModelTogether) {
+  const Outcome outcome = Hydrant(
+      {"bench", "batch", "--sequences", "1,3", "--tokens", "6", "--prompt-tokens", "9", "--rounds", "1", "--json"});
+  const Json json = JsonOf(outcome);
+  EXPECT_EQ(json["prompt_tokens"], 9);
+  EXPECT_EQ(json["rounds"], 1);
+  EXPECT_EQ(json["texts_equal"], true);
+  ASSERT_EQ(json["methods"].size(), 2U);
+  EXPECT_EQ(json["methods"][0]["name"], "plain");
+  EXPECT_EQ(json["methods"][1]["name"], "hydra++");
+  const Json& rows = json["methods"][0]["rows"];
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[1]["sequences"], 3);
+  EXPECT_EQ(rows[1]["tokens_per_step"], 1);
+  EXPECT_GT(rows[1]["decode_tokens_per_second"], 0);
+  const Json plain = JsonOf(Hydrant({"bench", "batch", "--model", Model(), "--sequences", "2", "--tokens", "2",
+                                     "--prompt-tokens", "1", "--rounds", "1", "--json"}));
+  EXPECT_EQ(plain["methods"].size(), 1U);
+  ExpectRefused({"bench", "batch", "--sequences", "2,2"}, "--sequences has 2 twice");
+  ExpectRefused({"bench", "batch", "--sequences", "0"}, "--sequences is \"0\"");
+  ExpectRefused({"bench", "batch", "--model", Model(), "--tree", "chain"}, "--tree needs draft heads");
+  ExpectRefused({"bench", "batch", "--model", Model(), "--tokens", "4000", "--prompt-tokens", "4000"},
+                "is more than the");
+}
+
+TEST(BenchCommandsTest, ServeRefusesWhatCannotBeMeasured) {
+  const TempDir dir;
+  const std::string url = "http://127.0.0.1:1", suite = dir.Write("suite.txt", "Once upon a time\n");
+  ExpectRefused({"bench", "serve", "--suite", suite}, "--url is needed");
+  ExpectRefused({"bench", "serve", "--url", url}, "--suite is needed");
+  ExpectRefused({"bench", "serve", "--url", "127.0.0.1:1", "--suite", suite}, "does not begin with http://");
+  ExpectRefused({"bench", "serve", "--url", url, "--suite", suite}, "nobody answers there");
+  ExpectRefused({"bench", "serve", "--url", url, "--suite", dir.path() + "/none"}, "none");
+  ExpectRefused({"bench", "serve", "--url", url, "--suite", dir.Write("bad.jsonl", "{\"turns\": [\"a\"]}\n{}\n")},
+                "bad.jsonl line 2: the JSON value is {}, expected");
+  const auto refused = [&](std::vector<std::string> more, const std::string& text) {
+    more.insert(more.begin(), {"bench", "serve", "--url", url, "--suite", suite});
+    ExpectRefused(more, text);
+  };
+  refused({"--rate", "1", "--concurrency", "1"}, "--rate and --concurrency exclude one another");
+  refused({"--chat", "--completions"}, "--chat and --completions exclude one another");
+  refused({"--max-open", "3"}, "--max-open is for --rate");
+  refused({"--concurrency", "1,1"}, "--concurrency has 1 twice");
+  refused({"--rate", "0"}, "--rate is \"0\"");
+  refused({"--api-key-file", dir.Write("keys", "# none\n")}, "keys: has no API key");
+}
+
 }  // namespace
 }  // namespace hydrant::test::bench_commands_test

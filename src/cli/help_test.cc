@@ -16,10 +16,21 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::vector<std::vector<std::string>> EveryCommand() {
-  return {{"run"},           {"inspect"},           {"tree", "show"},     {"tree", "convert"},
-          {"tokenize"},      {"detokenize"},        {"eval", "logits"},   {"eval", "ppl"},
-          {"convert"},       {"bench", "roofline"}, {"bench", "latency"}, {"bench", "step"},
-          {"bench", "heads"}};
+  return {{"run"},
+          {"inspect"},
+          {"tree", "show"},
+          {"tree", "convert"},
+          {"tokenize"},
+          {"detokenize"},
+          {"eval", "logits"},
+          {"eval", "ppl"},
+          {"convert"},
+          {"bench", "roofline"},
+          {"bench", "latency"},
+          {"bench", "step"},
+          {"bench", "heads"},
+          {"bench", "batch"},
+          {"bench", "serve"}};
 }
 
 TEST(HelpTest, HelpListsCommandsAndEveryCommandHasExamples) {

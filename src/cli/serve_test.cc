@@ -156,6 +156,40 @@ TEST(ServeTest, WithoutAFileDescriptorConnectionsAreRefusedAndTheServerLivesOn) 
   EXPECT_EQ(reply.status, 200) << server.err();
 }
 
+TEST(ServeTest, BenchServeMeasuresItAndComparesTextsWithPlainDecoding) {
+  const Server server({});
+  const TempDir dir;
+  const std::string url = "http://127.0.0.1:" + std::to_string(server.port());
+  const std::string suite = dir.Write("suite.jsonl", "{\"turns\": [\"The dog\", \"Why?\"]}\n{\"text\": \"The cat\"}\n");
+  const std::vector<std::string> command = {"bench", "serve", "--url", url, "--suite", suite, "--max-tokens", "8"};
+  const auto with = [&command](std::vector<std::string> more) {
+    more.insert(more.begin(), command.begin(), command.end());
+    return Hydrant(more);
+  };
+  const Json json =
+      JsonOf(with({"--concurrency", "1,2", "--compare-plain", "--rounds", "2", "--temperature", "0.8", "--json"}));
+  EXPECT_EQ(json["model"], "tale-14m");
+  EXPECT_EQ(json["prompts"], 2);
+  ASSERT_EQ(json["ways"].size(), 4U);
+  const Json& plain = json["ways"][3];
+  EXPECT_EQ(plain["name"], "2 open, plain");
+  EXPECT_EQ(plain["requests"], 6) << "three turns a round";
+  EXPECT_EQ(plain["failed"], 0);
+  EXPECT_EQ(plain["tokens_counted_by"], "usage");
+  EXPECT_EQ(plain["tokens_per_step"], 1);
+  EXPECT_EQ(plain["ttft_ms"]["count"], 6);
+  EXPECT_GT(plain["output_tokens_per_second"], 0);
+  EXPECT_EQ(json["texts"]["compared"], 33) << "the first of twelve runs of three has nothing to be compared with";
+  EXPECT_EQ(json["texts"]["different"], 0) << json["texts"];
+  EXPECT_EQ(json["comparisons"][1]["rounds"], 2);
+  const Outcome table = with({"--rate", "50", "--requests", "3", "--completions"});
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, testing::AllOf(HasSubstr("completions, 2 prompts"), HasSubstr("\n50/s "), HasSubstr("TTFT")));
+  const Outcome other = with({"--model", "other"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("no request was answered; status 404: "));
+}
+
 TEST(ServeTest, WhatCannotBeServedIsSaid) {
   const Server server({});
   ExpectRefused({"serve", "--port", std::to_string(server.port())},

@@ -8,12 +8,13 @@
 namespace hydrant::cli {
 namespace {
 
-constexpr std::array<Command, 5> kCommands = {{
+constexpr std::array<Command, 6> kCommands = {{
     {"roofline", "what this machine reads and multiplies at best", BenchRoofline},
     {"step", "a forward pass over R rows, beside the roofline", BenchStep},
     {"heads", "the prefix layer and each head, beside a base step", BenchHeads},
     {"latency", "one prompt by several ways of decoding, in turn", BenchLatency},
     {"batch", "several sequences decoded together", BenchBatch},
+    {"serve", "requests to a server, and how fast its replies come", BenchServe},
 }};
 
 }  // namespace

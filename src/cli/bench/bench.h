@@ -15,5 +15,6 @@ int BenchStep(const std::vector<std::string>& args);
 int BenchHeads(const std::vector<std::string>& args);
 int BenchLatency(const std::vector<std::string>& args);
 int BenchBatch(const std::vector<std::string>& args);
+int BenchServe(const std::vector<std::string>& args);
 
 }  // namespace hydrant::cli
