@@ -12,6 +12,7 @@ std::string KindOf(const Reply& reply) {
   switch (reply.failure) {
     case Failure::kNone: break;
     case Failure::kConnect: return "connection";
+    case Failure::kTls: return "TLS";
     case Failure::kTimeout: return "timeout";
     case Failure::kCut: return "cut stream";
     case Failure::kStatus: return fmt::format("status {}", reply.status);

@@ -36,7 +36,7 @@ struct Figures {
 
 Figures FiguresOf(std::span<const LoadResult> runs);
 
-// "status 429", "connection", "timeout", "cut stream", "not the API's form", "error in the stream".
+// "status 429", "connection", "TLS", "timeout", "cut stream", "not the API's form", "error in the stream".
 std::string KindOf(const Reply& reply);
 
 // Are the texts of each prompt the same, whoever was asked and how?

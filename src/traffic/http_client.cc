@@ -71,7 +71,7 @@ class StreamLink : public Link {
       SSL_set_tlsext_host_name(stream_.native_handle(), host_.c_str());
       stream_.set_verify_callback(asio::ssl::host_name_verification(host_));
       const auto [failed] = co_await stream_.async_handshake(asio::ssl::stream_base::client, kAwait);
-      if (failed) co_return OutcomeOf(failed, Failure::kConnect);
+      if (failed) co_return OutcomeOf(failed, Failure::kTls);
     }
     is_open_ = true;
     co_return HttpOutcome{};

@@ -14,7 +14,8 @@ namespace hydrant::traffic {
 
 enum class Failure : uint8_t {
   kNone,
-  kConnect,    // no connection: refused, unreachable, no TLS
+  kConnect,    // no connection: refused, unreachable
+  kTls,        // a connection, but no TLS over it: often a certificate that is not trusted
   kTimeout,    // the whole reply took longer than is waited
   kCut,        // the connection or the stream ended before the reply did
   kStatus,     // an HTTP status other than 200

@@ -46,7 +46,14 @@ std::string FindModel(const Server& server) {
     throw UserError(fmt::format("{}: nobody answers there: {}", server.url.Text(), outcome.problem),
                     "start the server first, and give the URL that it prints");
   }
-  if (outcome.failure != Failure::kNone) throw UserError(fmt::format("{}: {}", where, outcome.problem));
+  if (outcome.failure == Failure::kTls) {
+    throw UserError(fmt::format("{}: no TLS connection: {}", server.url.Text(), outcome.problem),
+                    "name a file with the server's certificate in SSL_CERT_FILE, or take any certificate");
+  }
+  if (outcome.failure != Failure::kNone) {
+    throw UserError(fmt::format("{}: {}", where, outcome.problem),
+                    server.url.is_tls ? "" : "a server that speaks TLS wants https:// in its URL");
+  }
   if (outcome.status == 401 || outcome.status == 403) {
     throw UserError(fmt::format("{}: status {}: {}", where, outcome.status, MessageOfError(body)),
                     "the server wants an API key");
