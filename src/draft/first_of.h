@@ -19,7 +19,7 @@ class FirstOf : public Drafter {
   // Both must outlive this.
   FirstOf(Drafter* first, Drafter* second);
 
-  static constexpr int64_t kMostWaiting = 256;
+  static constexpr int64_t kMostWaiting = 1024;
 
   const char* name() const override { return second_->name(); }
   int32_t max_depth() const override;
