@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests `hydrant serve` with OpenAI's own client: what it sends is understood, and what it gets is in its types.
 
-Needs the packages of requirements.txt; in_environment.py installs them. Where a field is not supported yet, its test
-says "skipped" and does not fail.
+Needs the packages of requirements.txt; in_environment.py installs them.
 """
 
 from __future__ import annotations
@@ -11,16 +10,13 @@ from __future__ import annotations
 import argparse
 import tempfile
 import unittest
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import openai
 from openai import OpenAI
 
 from served import Server
-
-T = TypeVar("T")
 
 PROMPT = "Once upon a time there was a little hen who"
 MESSAGES: list[Any] = [{"role": "user", "content": "Tell me a story about a fox and a hen."}]
@@ -53,15 +49,6 @@ class ClientTest(unittest.TestCase):
     def chat(self, **more: Any) -> Any:
         settings = {"model": self.model, "messages": MESSAGES, "max_tokens": 24, "temperature": 0, **more}
         return self.client.chat.completions.create(**settings)
-
-    def unless_unsupported(self, ask: Callable[..., T], **fields: Any) -> T:
-        """Asks with `fields`; skips the test where the server says by name that it cannot do that yet."""
-        try:
-            return ask(**fields)
-        except openai.BadRequestError as error:
-            if error.code != "unsupported_parameter":
-                raise
-            self.skipTest(f"not supported yet: {error.param}")
 
     # Models
 
@@ -143,7 +130,7 @@ class ClientTest(unittest.TestCase):
     # Log probabilities
 
     def test_logprobs_of_a_chat(self) -> None:
-        [choice] = self.unless_unsupported(self.chat, logprobs=True, top_logprobs=3).choices
+        [choice] = self.chat(logprobs=True, top_logprobs=3).choices
         content = choice.logprobs.content
         self.check_tokens(content, choice.message.content)
         for entry in content:
@@ -153,7 +140,7 @@ class ClientTest(unittest.TestCase):
             self.assertEqual(bytes(entry.bytes).decode("utf-8", "replace"), entry.token)
 
     def test_logprobs_of_a_completion(self) -> None:
-        [choice] = self.unless_unsupported(self.complete, logprobs=2).choices
+        [choice] = self.complete(logprobs=2).choices
         told = choice.logprobs
         self.assertEqual("".join(told.tokens), choice.text)
         self.assertEqual(len(told.token_logprobs), 24)
@@ -164,7 +151,7 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(ends[:-1], told.text_offset[1:])
 
     def test_logprobs_of_a_stream(self) -> None:
-        events = self.unless_unsupported(self.chat, logprobs=True, top_logprobs=1, stream=True)
+        events = self.chat(logprobs=True, top_logprobs=1, stream=True)
         entries = [entry for event in events if event.choices[0].logprobs
                    for entry in event.choices[0].logprobs.content or []]
         self.check_tokens(entries, self.chat().choices[0].message.content)
@@ -185,7 +172,7 @@ class ClientTest(unittest.TestCase):
     def test_a_prediction_changes_no_text(self) -> None:
         plain = self.chat()
         text = plain.choices[0].message.content
-        reply = self.unless_unsupported(self.chat, prediction={"type": "content", "content": text})
+        reply = self.chat(prediction={"type": "content", "content": text})
         self.assertEqual(reply.choices[0].message.content, text)
         self.assertGreater(reply.usage.completion_tokens_details.accepted_prediction_tokens, 0)
 
