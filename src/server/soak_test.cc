@@ -84,7 +84,7 @@ class Soak {
         default: CheckWhole(kept, which); break;
       }
       ++num_rounds_;
-      std::this_thread::sleep_for(20ms);
+      std::this_thread::sleep_for(80ms);
     }
   }
   void End() { ends_ = true; }
