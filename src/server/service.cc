@@ -108,7 +108,11 @@ std::string Service::KeyOf(const HttpRequest& request) const {
   if (options_.keys.empty() || IsOpen(request.path)) return "";
   const std::string* const name = options_.keys.Find(request.Header("authorization"));
   if (name == nullptr) {
-    throw ApiError(401, "this server asks for an API key: Authorization: Bearer KEY", "", "invalid_api_key");
+    const bool has_one = !request.Header("authorization").empty();
+    throw ApiError(401,
+                   has_one ? "the API key is not one of this server's"
+                           : "this server asks for an API key: Authorization: Bearer KEY",
+                   "", "invalid_api_key");
   }
   return *name;
 }
@@ -133,6 +137,10 @@ void Service::Take(const std::string& key, int32_t count) {
   const std::lock_guard lock(mutex_);
   int32_t& of_key = open_of_key_[key];
   const auto refuse = [&](int32_t open, int32_t most, const char* whose) {
+    if (count > most) {
+      throw ApiError(
+          400, fmt::format("the request asks for {} sequences, and {} {}may run and wait", count, most, whose), "n");
+    }
     if (open + int64_t{count} <= most) return;
     throw ApiError(429, fmt::format("{} sequences {}run or wait, and {} may: try again later", open, whose, most), "",
                    "queue_full");
@@ -174,6 +182,9 @@ HttpResponse Service::Get(const HttpRequest& request) {
                       {"num_heads", engine_.info().num_heads}};
   if (request.path == "/v1/models") return JsonReply({{"object", "list"}, {"data", Json::array({model})}});
   if (request.path == "/v1/models/" + options_.model_name) return JsonReply(model);
+  if (request.path.starts_with("/v1/models/")) {
+    throw ApiError(404, fmt::format("this server has '{}' alone", options_.model_name), "model", "model_not_found");
+  }
   throw ApiError(404, fmt::format("there is no GET {}", request.path));
 }
 
@@ -250,8 +261,9 @@ int32_t Service::MostTokensOf(const ApiRequest& request, size_t longest_prompt) 
   }
   const EngineInfo& info = engine_.info();
   const auto longest = static_cast<int32_t>(longest_prompt);
-  const int32_t rest = std::max(1, std::min(info.max_positions, info.kv_positions - kTreeRoom) - longest);
-  const int32_t most = request.max_tokens.value_or(request.kind == ApiKind::kChat ? rest : std::min(16, rest));
+  const int32_t rest = std::max(1, info.max_positions - longest);
+  const int32_t room = std::max(1, std::min(rest, info.kv_positions - kTreeRoom - longest));
+  const int32_t most = request.max_tokens.value_or(request.kind == ApiKind::kChat ? room : std::min(16, rest));
   return limit > 0 ? std::min(most, limit) : most;
 }
 

@@ -101,6 +101,12 @@ TEST(ServiceFieldsTest, EchoWithNoTokensScoresThePrompt) {
     EXPECT_EQ(choice["finish_reason"], "length");
     const Json& values = choice["logprobs"]["token_logprobs"];
     ASSERT_EQ(values.size(), alone.prompt_ids.size());
+    // The text has neither the token that begins it nor the space of the first word.
+    const std::vector<int64_t> offsets = choice["logprobs"]["text_offset"];
+    EXPECT_EQ(offsets[0], 0);
+    EXPECT_EQ(offsets[1], 0);
+    EXPECT_EQ(choice["text"].get<std::string>().substr(static_cast<size_t>(offsets.back())),
+              choice["logprobs"]["tokens"].back());
     EXPECT_EQ(values[0], nullptr);
     for (size_t i = 1; i < values.size(); ++i) EXPECT_FLOAT_EQ(values[i], expected.prompt_logprobs[i - 1].chosen);
   }

@@ -160,12 +160,26 @@ TEST_F(ServiceTest, ASeedThatTheServerChoseIsReturnedAndRepeatsTheText) {
   Json again = body;
   again["seed"] = first["seed"];
   EXPECT_EQ(Complete(again)["choices"][0]["text"], first["choices"][0]["text"]);
+  again["seed"] = -1;
+  const Json signed_seed = Complete(again);
+  again["seed"] = signed_seed["seed"];
+  EXPECT_EQ(again["seed"], UINT64_MAX);
+  EXPECT_EQ(Complete(again)["choices"][0]["text"], signed_seed["choices"][0]["text"]);
 }
 
 TEST_F(ServiceTest, TooManyWaitForNobody) {
   Start({.max_open = 3});
-  ExpectRefused("/v1/completions", {{"prompt", "The"}, {"n", 4}}, "try again later", "", 429);
-  EXPECT_EQ(Post("/v1/completions", {{"prompt", "The"}, {"n", 4}}).Header("retry-after"), "1");
+  ExpectRefused("/v1/completions", {{"prompt", "The"}, {"n", 4}}, "asks for 4 sequences, and 3", "n");
+  HttpClient busy(port());
+  const Json slow = {{"prompt", "The"}, {"n", 3}, {"max_tokens", 400}, {"ignore_eos", true}, {"stream", true}};
+  busy.Send(HttpClient::PostText("/v1/completions", base::DumpJson(slow)));
+  ASSERT_TRUE(busy.Until("data: "));
+  ExpectRefused("/v1/completions", {{"prompt", "The"}}, "try again later", "", 429);
+  EXPECT_EQ(Post("/v1/completions", {{"prompt", "The"}}).Header("retry-after"), "1");
+  busy.Close();
+  for (int i = 0; i < 1000 && served_->service().num_open() > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   EXPECT_EQ(Complete({{"prompt", "The"}, {"n", 3}})["choices"].size(), 3U);
 }
 
@@ -183,9 +197,11 @@ TEST_F(ServiceTest, WrongRequestsAreRefusedByTheirField) {
   refused({{"tempratur", 1}}, "Unrecognized request argument supplied: tempratur", "tempratur");
   refused({{"logit_bias", {{"5", 1}}}}, "cannot do that", "logit_bias");
   refused({{"stop", Json::array({1})}}, "a string, or a list", "stop");
-  refused({{"stop", ""}}, "stop string is empty", "");
+  refused({{"stop", ""}}, "stop string is empty", "stop");
+  refused({{"speculation", {{"tree", "nope"}}}}, "speculation.tree", "speculation.tree");
+  refused({{"draft_token_ids", {999999}}}, "draft_token_ids token 0", "draft_token_ids");
   refused({{"prompt", Json::array({1, -2})}}, "a list of token ids", "prompt");
-  refused({{"prompt", Json::array({1, 999999})}}, "999999", "");
+  refused({{"prompt", Json::array({1, 999999})}}, "999999", "prompt");
   refused({{"prompt", Json::array()}}, "expected a text", "prompt");
   refused({{"stream_options", {{"include_usage", true}}}}, "needs 'stream'", "stream_options");
   refused({{"speculation", {{"tree", "/etc/passwd"}}}}, "a preset's name", "speculation.tree");

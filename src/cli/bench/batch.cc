@@ -90,6 +90,7 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   if (!flags.Parse(args)) return false;
   CheckNotEmpty(flags, "--model", options.engine.model);
   CheckNotEmpty(flags, "--draft", options.engine.draft);
+  CheckDraftHasModel(options.engine);
   ChooseModel(options.engine);
   if (flags.Given("--tree") && options.engine.draft.empty()) {
     throw UserError("--tree needs draft heads", "give --draft DIR");

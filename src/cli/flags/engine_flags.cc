@@ -140,6 +140,11 @@ void CheckFolders(const EngineOptions& options) {
   if (!options.draft.empty()) CheckIsFolder("--draft", options.draft);
 }
 
+void CheckDraftHasModel(const EngineOptions& options) {
+  if (options.draft.empty() || !options.model.empty()) return;
+  throw UserError("--draft needs the base model that the heads belong to", "give --model DIR");
+}
+
 void CheckNotEmpty(const FlagSet& flags, const char* flag, const std::string& value) {
   if (flags.Given(flag) && value.empty()) throw UserError(fmt::format("{} is empty", flag));
 }

@@ -35,6 +35,8 @@ std::function<void(double share)> PackProgress();
 
 // Refuses empty values, and folders that are not there.
 void CheckFolders(const EngineOptions& options);
+// Refuses heads without the base model that they belong to: the embedded model has its own.
+void CheckDraftHasModel(const EngineOptions& options);
 void CheckNotEmpty(const FlagSet& flags, const char* flag, const std::string& value);
 
 }  // namespace hydrant::cli

@@ -117,9 +117,7 @@ void CheckModelAndOutput(const FlagSet& flags, const RunOptions& options) {
   for (const std::string& tree : options.trees) CheckNotEmpty(flags, "--tree", tree);
   CheckNotEmpty(flags, "--cpu-target", options.engine.cpu_target);
   CheckNotEmpty(flags, "--prompt-file", options.prompt);
-  if (options.engine.model.empty() && !options.engine.draft.empty()) {
-    throw UserError("--draft needs the base model that the heads belong to", "give --model DIR");
-  }
+  CheckDraftHasModel(options.engine);
   if (options.has_choice() && !options.compare_plain) {
     throw UserError(fmt::format("{} is given several times, and only a comparison takes them in turn",
                                 options.trees.size() > 1          ? "--tree"

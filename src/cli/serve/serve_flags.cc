@@ -98,9 +98,7 @@ void Check(const FlagSet& flags, const ServeOptions& options) {
     throw UserError("a way of drafting is given several times, expected one of each flag",
                     "'hydrant run --compare-plain' finds the fastest");
   }
-  if (options.run.engine.model.empty() && !options.run.engine.draft.empty()) {
-    throw UserError("--draft needs the base model that the heads belong to", "give --model DIR");
-  }
+  CheckDraftHasModel(options.run.engine);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/api/api_error.h"
 
+#include <array>
 #include <string_view>
 
 #include "base/json.h"
@@ -14,6 +15,29 @@ std::string_view TypeOf(int status) {
   if (status == 404) return "not_found_error";
   if (status == 429) return "rate_limit_error";
   return status < 500 ? "invalid_request_error" : "server_error";
+}
+
+// What the library calls by its own names, clients know as fields.
+struct FieldName {
+  std::string_view option, field;
+};
+constexpr std::array<FieldName, 8> kFields = {{{"EngineOptions::tree", "speculation.tree"},
+                                               {"GenerationRequest::draft_ids", "draft_token_ids"},
+                                               {"GenerationRequest::prediction_ids", "prediction"},
+                                               {"GenerationRequest::prompt_ids", "prompt"},
+                                               {"GenerationRequest::max_nodes", "speculation.max_nodes"},
+                                               {"StopOptions::max_tokens", "max_tokens"},
+                                               {"a stop string", "stop"},
+                                               {"prompt token", "prompt"}}};
+
+ApiError OfTheLibrary(std::string message) {
+  for (const auto& [option, field] : kFields) {
+    const size_t at = message.find(option);
+    if (at == std::string::npos) continue;
+    if (option.find(':') != std::string_view::npos) message.replace(at, option.size(), field);
+    return ApiError(400, std::move(message), std::string(field));
+  }
+  return ApiError(400, std::move(message));
 }
 
 base::Json OrNull(const std::string& text) { return text.empty() ? base::Json() : base::Json(text); }
@@ -40,7 +64,7 @@ ApiError CurrentError() {
     return error;
   } catch (const UserError& error) {
     const std::string hint = error.hint().empty() ? "" : " (" + error.hint() + ")";
-    return ApiError(400, error.what() + hint);
+    return OfTheLibrary(error.what() + hint);
   } catch (const std::exception& error) {
     return ApiError(500, std::string("internal error: ") + error.what());
   } catch (...) {

@@ -36,9 +36,8 @@ void ReadSampling(Fields& fields, ApiRequest& request) {
   if (const auto top_k = fields.Integer("top_k", -1, kMostTokens)) {
     sampling.top_k = static_cast<int32_t>(std::max<int64_t>(0, *top_k));
   }
-  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
-  if (const auto seed = fields.Integer("seed", kLeast, kMost)) {
-    sampling.seed = static_cast<uint64_t>(*seed);
+  if (const auto seed = fields.Seed("seed")) {
+    sampling.seed = *seed;
     request.has_seed = true;
   }
 }

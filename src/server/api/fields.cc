@@ -64,6 +64,15 @@ std::optional<int64_t> Fields::Integer(std::string_view name, int64_t min, int64
   return number;
 }
 
+std::optional<uint64_t> Fields::Seed(std::string_view name) {
+  const base::Json* const value = Find(name);
+  if (value == nullptr) return {};
+  if (value->is_number_unsigned()) return value->get<uint64_t>();
+  const std::optional<int64_t> number = IntegerOf(*value);
+  if (!number) Fail(name, "an integer of 64 bits");
+  return static_cast<uint64_t>(*number);
+}
+
 std::optional<double> Fields::Number(std::string_view name, double min, double max) {
   const base::Json* const value = Find(name);
   if (value == nullptr) return {};

@@ -24,6 +24,8 @@ class Fields {
   const base::Json* Find(std::string_view name);
   std::optional<bool> Bool(std::string_view name);
   std::optional<int64_t> Integer(std::string_view name, int64_t min, int64_t max);
+  // 64 bits, with a sign or without.
+  std::optional<uint64_t> Seed(std::string_view name);
   std::optional<double> Number(std::string_view name, double min, double max);
   std::optional<std::string> String(std::string_view name);
   std::optional<std::vector<int32_t>> Ids(std::string_view name);

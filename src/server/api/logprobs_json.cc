@@ -33,8 +33,15 @@ Json Entry(int32_t token, float logprob, const BytesOf& bytes_of) {
 }
 
 // Bytes that begin a character.
-int64_t NumCharacters(const std::string& bytes) {
+int64_t NumCharacters(std::string_view bytes) {
   return std::ranges::count_if(bytes, [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0U) != 0x80U; });
+}
+
+// How many bytes of `text` are the token's.
+size_t NumShown(std::string_view text, std::string_view bytes) {
+  if (text.starts_with(bytes)) return bytes.size();
+  if (bytes.starts_with(' ') && text.starts_with(bytes.substr(1))) return bytes.size() - 1;
+  return 0;
 }
 
 }  // namespace
@@ -53,14 +60,16 @@ Json ChatLogprobs(std::span<const int32_t> tokens, std::span<const TokenLogprobs
 }
 
 Json CompletionLogprobs(std::span<const int32_t> tokens, std::span<const TokenLogprobs> logprobs,
-                        const BytesOf& bytes_of, int64_t& offset) {
+                        const BytesOf& bytes_of, std::string_view text, int64_t& offset) {
   Json names = Json::array(), values = Json::array(), tops = Json::array(), offsets = Json::array();
   const size_t without = tokens.size() - logprobs.size();
   for (size_t i = 0; i < tokens.size(); ++i) {
     const std::string bytes = bytes_of(tokens[i]);
     names.push_back(NameOfToken(bytes));
     offsets.push_back(offset);
-    offset += NumCharacters(bytes);
+    const size_t shown = NumShown(text, bytes);
+    offset += NumCharacters(text.substr(0, shown));
+    text.remove_prefix(shown);
     if (i < without) {
       values.push_back(nullptr);
       tops.push_back(nullptr);
@@ -73,6 +82,7 @@ Json CompletionLogprobs(std::span<const int32_t> tokens, std::span<const TokenLo
     values.push_back(Finite(one.chosen));
     tops.push_back(std::move(top));
   }
+  offset += NumCharacters(text);
   return {{"tokens", std::move(names)},
           {"token_logprobs", std::move(values)},
           {"top_logprobs", std::move(tops)},

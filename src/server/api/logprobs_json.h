@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/json_fwd.h"
 #include "hydrant/generation.h"
@@ -20,8 +21,9 @@ base::Json ChatLogprobs(std::span<const int32_t> tokens, std::span<const TokenLo
                         const BytesOf& bytes_of);
 
 // {"tokens", "token_logprobs", "top_logprobs", "text_offset"}. `logprobs`: one per token, or one fewer: then the first
-// token, a prompt's, has none. `offset`: characters of the text before these tokens; those of the tokens are added.
+// token, a prompt's, has none. `text`: that of the tokens, which may lack some: those of special tokens, of an end
+// that a stop string has cut off, a space in front. `offset`: characters before it; its own are added.
 base::Json CompletionLogprobs(std::span<const int32_t> tokens, std::span<const TokenLogprobs> logprobs,
-                              const BytesOf& bytes_of, int64_t& offset);
+                              const BytesOf& bytes_of, std::string_view text, int64_t& offset);
 
 }  // namespace hydrant::server

@@ -33,7 +33,7 @@ Json LogprobsJson(const ApiRequest& request, const GenerationResult& result, con
   tokens.insert(tokens.end(), result.token_ids.begin(), result.token_ids.end());
   logprobs.insert(logprobs.end(), result.logprobs.begin(), result.logprobs.end());
   int64_t offset = 0;
-  return CompletionLogprobs(tokens, logprobs, bytes_of, offset);
+  return CompletionLogprobs(tokens, logprobs, bytes_of, echo.text + result.text, offset);
 }
 
 Json ChoiceJson(const ApiRequest& request, int32_t index, const GenerationResult& result, const Echo& echo,
@@ -161,7 +161,7 @@ Json TextEvent(const ReplyHeader& header, int32_t choice, const Emission& emissi
   if (request.generation.num_logprobs >= 0) {
     json["logprobs"] = header.kind == ApiKind::kChat
                            ? ChatLogprobs(emission.token_ids, emission.logprobs, bytes_of)
-                           : CompletionLogprobs(emission.token_ids, emission.logprobs, bytes_of, offset);
+                           : CompletionLogprobs(emission.token_ids, emission.logprobs, bytes_of, emission.text, offset);
   }
   if (request.return_token_ids) {
     json["token_ids"] = std::vector<int32_t>(emission.token_ids.begin(), emission.token_ids.end());
