@@ -59,6 +59,7 @@ Core::Core(load::LoadedModel& loaded)
     throw UserError("EngineOptions::max_running is " + std::to_string(loaded.options.max_running) +
                     ", expected 1 at least");
   }
+  UpdateStats();
 }
 
 Core::~Core() {

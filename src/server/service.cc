@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <random>
 #include <string_view>
@@ -23,6 +25,12 @@ using base::Json;
 
 // A text of more bytes for each position of the context is refused before it is tokenized, as the command line does it.
 constexpr size_t kMostTokenBytes = 128;
+
+// Of /tokenize: SentencePiece takes 230 bytes of memory for each.
+constexpr size_t kMostTextBytes = size_t{1} << 20;
+
+// Threads that read requests with a body: tokenizing takes long, and the network must not wait for it.
+constexpr size_t kReaders = 2;
 
 // Positions of the cache that a step's tree may need behind a text: more than any tree that is found by measuring has.
 constexpr int32_t kTreeRoom = 128;
@@ -79,8 +87,16 @@ HttpResponse JsonReply(const Json& json) { return {.body = base::DumpJson(json)}
 
 }  // namespace
 
+struct Service::Readers {
+  boost::asio::thread_pool pool{kReaders};
+};
+
 Service::Service(Engine& engine, ServiceOptions options)
-    : engine_(engine), options_(std::move(options)), started_(SecondsNow()), loop_(engine, [this] { EndLateJobs(); }) {}
+    : engine_(engine),
+      options_(std::move(options)),
+      started_(SecondsNow()),
+      loop_(engine, [this] { EndLateJobs(); }),
+      readers_(std::make_unique<Readers>()) {}
 
 Service::~Service() = default;
 
@@ -89,6 +105,11 @@ void Service::Handle(const HttpRequest& request, std::shared_ptr<Exchange> excha
   if (options_.log_requests) record.request_body = request.body;
   auto recorded = std::make_shared<RecordedExchange>(std::move(exchange), std::move(record),
                                                      [this](const ReplyRecord& ended) { OnReply(ended); });
+  if (request.method != "POST") return Respond(request, recorded);
+  boost::asio::post(readers_->pool, [this, request, recorded] { Respond(request, recorded); });
+}
+
+void Service::Respond(const HttpRequest& request, const std::shared_ptr<RecordedExchange>& recorded) {
   try {
     const std::string key = KeyOf(request);
     recorded->Note([&](ReplyRecord& noted) { noted.key = key; });
@@ -194,6 +215,10 @@ HttpResponse Service::Tokenize(const HttpRequest& request) const {
   fields.Ignore({"model"});
   const std::optional<std::string> text = fields.String("prompt");
   if (!text) throw ApiError(400, "'prompt' is missing", "prompt");
+  if (text->size() > kMostTextBytes) {
+    throw ApiError(400, fmt::format("'prompt' has {} bytes, expected {} at most", text->size(), kMostTextBytes),
+                   "prompt");
+  }
   const bool special = fields.Bool("parse_special").value_or(true);
   const std::vector<int32_t> ids = engine_.Tokenize(*text, special, fields.Bool("add_special_tokens").value_or(true));
   if (!options_.defaults.allow_unknown) fields.CheckNoOthers();
@@ -223,20 +248,19 @@ std::vector<std::vector<int32_t>> Service::PromptsOf(const ApiRequest& request) 
     return engine_.Tokenize(text, /*parse_special=*/true, add_bos);
   };
   std::vector<std::vector<int32_t>> prompts;
+  // One by one: a request with many long prompts is refused before the rest is tokenized.
+  const auto add = [&](std::vector<int32_t> ids) {
+    if (ids.size() >= positions) throw too_long(std::to_string(ids.size()));
+    prompts.push_back(std::move(ids));
+  };
   if (request.kind == ApiKind::kChat) {
     std::string rendered;
     const bool has_template = engine_.RenderChat(request.messages, options_.template_name, &rendered);
-    prompts.push_back(has_template ? ids_of(rendered, false) : ids_of(request.messages.back().content, true));
+    add(has_template ? ids_of(rendered, false) : ids_of(request.messages.back().content, true));
   }
   for (const ApiPrompt& prompt : request.prompts) {
-    if (const auto* const text = std::get_if<std::string>(&prompt)) {
-      prompts.push_back(ids_of(*text, true));
-    } else {
-      prompts.push_back(std::get<std::vector<int32_t>>(prompt));
-    }
-  }
-  for (const std::vector<int32_t>& prompt : prompts) {
-    if (prompt.size() >= positions) throw too_long(std::to_string(prompt.size()));
+    const auto* const text = std::get_if<std::string>(&prompt);
+    add(text != nullptr ? ids_of(*text, true) : std::get<std::vector<int32_t>>(prompt));
   }
   return prompts;
 }

@@ -68,6 +68,7 @@ class Service {
   // Of one client: its key's name, or "" where there are no keys.
   std::string KeyOf(const HttpRequest& request) const;
   void OnReply(const ReplyRecord& record);
+  void Respond(const HttpRequest& request, const std::shared_ptr<RecordedExchange>& recorded);
   void Answer(const HttpRequest& request, const std::string& key, const std::shared_ptr<RecordedExchange>& exchange);
   HttpResponse Get(const HttpRequest& request);
   HttpResponse Tokenize(const HttpRequest& request) const;
@@ -94,6 +95,8 @@ class Service {
   std::atomic<uint64_t> last_id_ = 0;
   int64_t started_;  // seconds since 1970
   EngineLoop loop_;
+  struct Readers;
+  std::unique_ptr<Readers> readers_;  // ends before the loop
 };
 
 }  // namespace hydrant::server

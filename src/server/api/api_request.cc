@@ -114,7 +114,10 @@ std::string ContentOf(const Json& value, const std::string& name) {
       throw ApiError(400, fmt::format("'{}' has a part that is no text, and this server reads text alone", name), name,
                      "unsupported_parameter");
     }
-    text += fields.String("text").value_or("");
+    const std::optional<std::string> own = fields.String("text");
+    if (!own) throw ApiError(400, fmt::format("'{}' has a part of type text without a text", name), name);
+    fields.CheckNoOthers();
+    text += *own;
   }
   return text;
 }

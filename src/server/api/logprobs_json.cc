@@ -37,11 +37,25 @@ int64_t NumCharacters(std::string_view bytes) {
   return std::ranges::count_if(bytes, [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0U) != 0x80U; });
 }
 
-// How many bytes of `text` are the token's.
-size_t NumShown(std::string_view text, std::string_view bytes) {
-  if (text.starts_with(bytes)) return bytes.size();
-  if (bytes.starts_with(' ') && text.starts_with(bytes.substr(1))) return bytes.size() - 1;
-  return 0;
+constexpr std::string_view kNoCharacter = "\xEF\xBF\xBD";
+
+// How many bytes of `text` the token adds. `held`: parts of a character that came before and with it.
+size_t NumShown(std::string_view text, std::string& held) {
+  const size_t size = held.size();
+  const bool has_space = held.starts_with(' ');
+  const bool is_whole = tokenizer::IsValidUtf8(held);
+  size_t shown = 0;
+  if (text.starts_with(held)) {
+    shown = size;
+  } else if (has_space && text.starts_with(std::string_view(held).substr(1))) {
+    shown = size - 1;
+  } else if (!is_whole && text.starts_with(kNoCharacter)) {
+    shown = kNoCharacter.size();
+  } else if (!is_whole && size < 4) {
+    return 0;  // the rest of the character comes with later tokens
+  }
+  held.clear();
+  return shown;
 }
 
 }  // namespace
@@ -63,11 +77,13 @@ Json CompletionLogprobs(std::span<const int32_t> tokens, std::span<const TokenLo
                         const BytesOf& bytes_of, std::string_view text, int64_t& offset) {
   Json names = Json::array(), values = Json::array(), tops = Json::array(), offsets = Json::array();
   const size_t without = tokens.size() - logprobs.size();
+  std::string held;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const std::string bytes = bytes_of(tokens[i]);
+    held += bytes;
     names.push_back(NameOfToken(bytes));
     offsets.push_back(offset);
-    const size_t shown = NumShown(text, bytes);
+    const size_t shown = NumShown(text, held);
     offset += NumCharacters(text.substr(0, shown));
     text.remove_prefix(shown);
     if (i < without) {

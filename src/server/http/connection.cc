@@ -11,6 +11,7 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -153,11 +154,12 @@ class StreamConnection : public Connection,
 
   void Take(std::string bytes, bool is_last, bool must_close) {
     if (!is_open_) return;
+    // Of what waits already: one part may be larger.
+    if (unsent_ > context_->options.max_unsent) return Gone();
     unsent_ += bytes.size();
     parts_.push_back(std::move(bytes));
     exchange_is_written_ = exchange_is_written_ || is_last;
     closes_ = closes_ || must_close || (is_last && context_->draining);
-    if (unsent_ > context_->options.max_unsent) return Gone();
     queued_.cancel();
   }
 
@@ -173,6 +175,7 @@ class StreamConnection : public Connection,
 
   asio::awaitable<void> ReadAll() {
     const auto self = this->shared_from_this();
+    is_idle_ = true;
     if (!co_await Handshake()) co_return Gone();
     asio::co_spawn(
         stream_.get_executor(), [self] { return self->WriteAll(); }, asio::detached);
@@ -193,8 +196,17 @@ class StreamConnection : public Connection,
     co_await Discard();
   }
 
+  // Empty lines before a request are nothing (RFC 9112, 2.2): old clients send one behind a body.
+  void SkipEmptyLines() {
+    const auto begins = [this](const char* line) {
+      return buffer_.size() >= 2 && std::memcmp(buffer_.cdata().data(), line, 2) == 0;
+    };
+    while (begins("\r\n")) buffer_.consume(2);
+  }
+
   // False at the connection's end. Waits for as long as the last request is being answered, and then for `idle`.
   asio::awaitable<bool> AwaitFirstByte() {
+    SkipEmptyLines();
     while (is_open_ && !closes_ && buffer_.size() == 0) {
       is_idle_ = !has_exchange_;
       if (is_idle_ && context_->draining) co_return false;
@@ -203,6 +215,7 @@ class StreamConnection : public Connection,
       const auto [error, count] = co_await stream_.async_read_some(buffer_.prepare(kReadSize), kAwait);
       is_waiting_ = false;
       buffer_.commit(count);
+      SkipEmptyLines();
       is_idle_ = false;
       if (error) {
         if (!closes_) Gone();  // a client that only ends its own side is held to be gone, as most servers hold it

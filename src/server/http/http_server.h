@@ -19,7 +19,7 @@ struct HttpOptions {
   int32_t max_connections = 4096;           // further ones are answered with 503
   uint32_t max_header = 32 << 10;           // bytes; beyond: 431
   uint64_t max_body = 16 << 20;             // bytes; beyond: 413
-  uint64_t max_unsent = 8 << 20;            // bytes of a reply that its client has not read; beyond: closed
+  uint64_t max_unsent = 8 << 20;  // bytes of a reply that its client has not read and to which more come: closed
   std::chrono::milliseconds idle{75'000};   // between requests
   std::chrono::milliseconds read{30'000};   // from a request's first byte to its last; beyond: 408
   std::chrono::milliseconds write{30'000};  // for one part of a reply; beyond: closed

@@ -119,6 +119,26 @@ TEST_F(HttpServerTest, BodiesMayComeInChunksAndRepliesDo) {
   EXPECT_EQ(client.Get("/again").status, 200) << "the connection goes on";
 }
 
+TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreNothing) {
+  Start();
+  HttpClient client(port());
+  client.Send("\r\n\r\n" + HttpClient::PostText("/p", "a") + "\r\n");
+  EXPECT_EQ(client.ReadReply().body, "POST /p? a ");
+  EXPECT_EQ(client.Get("/b").body, "GET /b?  ");
+  // A client that has sent one and goes is noticed all the same.
+  client.Send("GET /hold HTTP/1.1\r\nHost: t\r\n\r\n\r\n");
+  Await([&] { return requests_ == 3; });
+  client.Close();
+  Await([&] { return gone_ == 1; });
+  EXPECT_EQ(gone_, 1);
+}
+
+TEST_F(HttpServerTest, OneReplyMayBeLargerThanWhatMayWait) {
+  Start({.max_body = 4 << 20, .max_unsent = 1 << 20});
+  HttpClient client(port());
+  EXPECT_EQ(client.PostRaw("/p", std::string(3 << 20, 'x')).body.size(), std::string("POST /p?  ").size() + (3U << 20));
+}
+
 TEST_F(HttpServerTest, ByteByByteIsTheSameRequest) {
   Start();
   HttpClient client(port());
