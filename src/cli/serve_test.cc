@@ -102,7 +102,7 @@ TEST(ServeTest, GivesTheTextOfRunAndEndsBySigterm) {
 }
 
 TEST(ServeTest, RunningRequestsFinishAfterSigtermAndNoNewOnesAreTaken) {
-  Server server({"--drain-delay", "1"});
+  Server server({"--drain-delay", "2"});
   HttpClient client(server.port());
   client.Send(HttpClient::PostText(
       "/v1/completions",
@@ -113,7 +113,10 @@ TEST(ServeTest, RunningRequestsFinishAfterSigtermAndNoNewOnesAreTaken) {
   server.Signal(SIGTERM);
   HttpReply ready;
   ready.status = 200;
-  for (int i = 0; i < 100 && ready.status == 200; ++i) ready = other.Get("/ready");
+  for (int i = 0; i < 150 && ready.status == 200; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ready = other.Get("/ready");
+  }
   EXPECT_EQ(ready.status, 503);
   EXPECT_TRUE(client.Until("data: [DONE]"));
   EXPECT_EQ(server.Wait(), 0);
