@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/http/connection.h"
 
+#include <fmt/format.h>
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -34,12 +36,16 @@ constexpr size_t kReadSize = 16 << 10;
 // A request that no handler sees: the status that it gets, and why.
 struct Refusal {
   int status = 0;  // 0: none
-  const char* why = "";
+  std::string why = {};
 };
 
-Refusal RefusalOf(const boost::system::error_code& error) {
-  if (error == http::error::header_limit) return {431, "the request's header is too large"};
-  if (error == http::error::body_limit) return {413, "the request's body is too large"};
+Refusal RefusalOf(const boost::system::error_code& error, const HttpOptions& options) {
+  if (error == http::error::header_limit) {
+    return {431, fmt::format("the request's header has more than {} bytes", options.max_header)};
+  }
+  if (error == http::error::body_limit) {
+    return {413, fmt::format("the request's body has more than {} bytes", options.max_body)};
+  }
   return {400, "the request is not valid HTTP"};
 }
 
@@ -184,7 +190,7 @@ class StreamConnection : public Connection,
       Parser parser;
       const Refusal refusal = co_await ReadMessage(parser);
       if (!is_open_ || refusal.status < 0) break;
-      while (is_open_ && has_exchange_) co_await exchange_ended_.async_wait(kAwait);
+      co_await ExchangeEnd();
       if (!is_open_ || closes_) break;
       if (refusal.status > 0) {
         ++context_->malformed;
@@ -194,6 +200,11 @@ class StreamConnection : public Connection,
       Handle(parser.release());
     }
     co_await Discard();
+  }
+
+  // Until the request in hand is answered, and all of the answer is sent.
+  asio::awaitable<void> ExchangeEnd() {
+    while (is_open_ && has_exchange_) co_await exchange_ended_.async_wait(kAwait);
   }
 
   // Empty lines before a request are nothing (RFC 9112, 2.2): old clients send one behind a body.
@@ -234,7 +245,7 @@ class StreamConnection : public Connection,
     if (!error) {
       if (const Refusal refusal = RefusalOf(parser.get()); refusal.status > 0) co_return refusal;
       if (!parser.is_done() && boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
-        while (is_open_ && has_exchange_) co_await exchange_ended_.async_wait(kAwait);
+        co_await ExchangeEnd();
         Take("HTTP/1.1 100 Continue\r\n\r\n", false, false);
       }
       LimitRead(context_->options.read);
@@ -245,7 +256,7 @@ class StreamConnection : public Connection,
     if (read_timed_out_) co_return Refusal{408, "the request took too long to arrive"};
     if (error.category() == http::make_error_code(http::error::bad_method).category() &&
         error != http::error::end_of_stream && error != http::error::partial_message) {
-      co_return RefusalOf(error);
+      co_return RefusalOf(error, context_->options);
     }
     Gone();
     co_return Refusal{-1};
@@ -253,8 +264,8 @@ class StreamConnection : public Connection,
 
   void Refuse(const Refusal& refusal) {
     has_exchange_ = true;
-    const std::string body = R"({"error":{"message":")" + std::string(refusal.why) +
-                             R"(","type":"invalid_request_error","param":null,"code":null}})";
+    const std::string body =
+        R"({"error":{"message":")" + refusal.why + R"(","type":"invalid_request_error","param":null,"code":null}})";
     SinkExchange(this->shared_from_this(), {.keep_alive = false}).Send({.status = refusal.status, .body = body});
   }
 
@@ -323,7 +334,7 @@ class StreamConnection : public Connection,
   // Reads what the client still sends, for a moment: a socket that is closed with unread bytes resets the connection,
   // and the client might lose the reply.
   asio::awaitable<void> Discard() {
-    while (is_open_ && (has_exchange_ || !parts_.empty())) co_await exchange_ended_.async_wait(kAwait);
+    co_await ExchangeEnd();
     if constexpr (!std::is_same_v<Stream, TlsStream>) {
       if (read_timed_out_) co_return Gone();
       if (is_open_) LimitRead(kLinger);

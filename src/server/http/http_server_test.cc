@@ -210,7 +210,9 @@ TEST_F(HttpServerTest, VersionsHeadersAndBodiesHaveLimits) {
   EXPECT_EQ(Raw("GET /a HTTP/3.7\r\nHost: t\r\n\r\n").status, 400);
   EXPECT_EQ(Raw("GET /a HTTP/1.1\r\nHost: t\r\nX: " + std::string(2000, 'x') + "\r\n\r\n").status, 431);
   EXPECT_EQ(Raw("GET /" + std::string(2000, 'x') + " HTTP/1.1\r\nHost: t\r\n\r\n").status, 431);
-  EXPECT_EQ(Raw(HttpClient::PostText("/p", std::string(101, 'x'))).status, 413);
+  const HttpReply large = Raw(HttpClient::PostText("/p", std::string(101, 'x')));
+  EXPECT_EQ(large.status, 413);
+  EXPECT_THAT(large.body, HasSubstr("more than 100 bytes"));
   EXPECT_EQ(Raw(HttpClient::PostText("/p", std::string(100, 'x'))).status, 200);
   // Refused by its length, before it is sent; and in chunks once there are too many.
   EXPECT_EQ(Raw("POST /p HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n").status, 413);
