@@ -20,6 +20,7 @@ class ApiKeys {
   static ApiKeys Read(const std::string& file);
 
   bool empty() const { return keys_.empty(); }
+  size_t size() const { return keys_.size(); }
   // The name of the key in an Authorization header ("Bearer KEY"); null where it is none of ours. How long this takes
   // depends on the length of the header and the number of keys alone.
   const std::string* Find(std::string_view authorization) const;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/job.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -33,6 +31,7 @@ void Job::Start(const std::vector<std::vector<int32_t>>& prompts) {
       throw;
     }
     if (request_.stream) Begin();
+    service_.Remember(shared_from_this());
   }
   exchange_->OnGone([self = shared_from_this()] { self->Gone(); });
 }
@@ -75,7 +74,7 @@ BytesOf Job::TokenBytes() const {
 
 bool Job::OnEmit(size_t choice, const Emission& emission) {
   const std::lock_guard lock(mutex_);
-  if (is_gone_ || is_late_) return false;
+  if (is_gone_ || ended_by_) return false;
   if (emission.token_ids.empty()) return true;
   Choice& emitting = choices_[choice];
   Observe(emitting, static_cast<int64_t>(emission.token_ids.size()));
@@ -102,9 +101,9 @@ void Job::OnDone(size_t choice, GenerationResult result) {
   Choice& ended = choices_[choice];
   ended.result = std::move(result);
   service_.metrics_.CountResult(ended.result, prompt_tokens_[choice / static_cast<size_t>(request_.n)]);
-  --num_left_;
+  if (--num_left_ == 0) service_.Forget(*this);
   if (is_gone_) return;
-  if (request_.stream && !ended.result.error && !is_late_) {
+  if (request_.stream && !ended.result.error && !ended_by_) {
     exchange_->Write(EventText(FinishEvent(header_, static_cast<int32_t>(choice), ended.result)));
   }
   if (num_left_ == 0) Finish();
@@ -120,10 +119,10 @@ void Job::Gone() {
   CancelAll();
 }
 
-void Job::TimeOut() {
+void Job::EndWith(const ApiError& error) {
   const std::lock_guard lock(mutex_);
-  if (num_left_ == 0) return;
-  is_late_ = true;
+  if (num_left_ == 0 || ended_by_) return;
+  ended_by_ = error;
   CancelAll();
 }
 
@@ -160,12 +159,7 @@ void Job::FinishWith(const ApiError& error) {
 
 void Job::Finish() {
   Note();
-  if (is_late_) {
-    return FinishWith(ApiError(504,
-                               fmt::format("the reply was not ready after {} seconds, which is this server's limit",
-                                           service_.options_.request_timeout.count()),
-                               "", "timeout"));
-  }
+  if (ended_by_) return FinishWith(*ended_by_);
   const auto failed = std::ranges::find_if(choices_, [](const Choice& choice) { return !!choice.result.error; });
   if (failed != choices_.end()) {
     try {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,8 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // Submits every choice of every prompt. Throws what Engine::Submit throws; then nothing runs and nothing was sent.
   void Start(const std::vector<std::vector<int32_t>>& prompts);
-  // Ends it with an error, as its time is over. From any thread.
-  void TimeOut();
+  // Cancels what is left of it, and gives its client `error`. From any thread.
+  void EndWith(const ApiError& error);
   Clock::time_point begin() const { return begin_; }
 
  private:
@@ -70,7 +71,8 @@ class Job : public std::enable_shared_from_this<Job> {
   std::vector<Choice> choices_;         // of all prompts, those of one prompt together
   std::vector<int64_t> prompt_tokens_;  // [prompts]
   size_t num_left_ = 0;
-  bool is_gone_ = false, is_late_ = false;  // the client; the reply
+  bool is_gone_ = false;              // the client
+  std::optional<ApiError> ended_by_;  // of EndWith
 };
 
 }  // namespace hydrant::server

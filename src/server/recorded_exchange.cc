@@ -10,7 +10,12 @@
 
 namespace hydrant::server {
 
+void RecordedExchange::AddId(HttpResponse& response) const {
+  if (!id_.empty()) response.headers.emplace_back("X-Request-Id", id_);
+}
+
 void RecordedExchange::Send(HttpResponse response) {
+  AddId(response);
   Note([&](ReplyRecord& record) {
     record.status = response.status;
     record.body_bytes = response.body.size();
@@ -21,6 +26,7 @@ void RecordedExchange::Send(HttpResponse response) {
 }
 
 void RecordedExchange::Begin(HttpResponse head) {
+  AddId(head);
   Note([&](ReplyRecord& record) {
     record.status = head.status;
     record.body_bytes = head.body.size();
@@ -55,6 +61,7 @@ void RecordedExchange::Over() {
 std::string LogLine(const ReplyRecord& record) {
   const auto now = std::chrono::time_point_cast<std::chrono::milliseconds>(std::chrono::system_clock::now());
   base::Json json = {{"time", fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", now)},
+                     {"id", record.id},
                      {"remote", record.remote},
                      {"method", record.method},
                      {"path", record.path},
@@ -62,6 +69,7 @@ std::string LogLine(const ReplyRecord& record) {
                      {"whole", record.is_whole},
                      {"ms", std::llround(record.seconds * 1000)},
                      {"bytes", record.body_bytes}};
+  if (!record.forwarded_for.empty()) json["forwarded_for"] = record.forwarded_for;
   if (!record.key.empty()) json["key"] = record.key;
   if (record.prompt_tokens > 0) {
     json["prompt_tokens"] = record.prompt_tokens;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An exchange that tells, when it is over, what became of it: for metrics and the access log.
+// An exchange that tells, when it is over, what became of it: for metrics and the access log. Its replies carry the
+// request's id as X-Request-Id.
 #pragma once
 
 #include <chrono>
@@ -15,6 +16,8 @@
 namespace hydrant::server {
 
 struct ReplyRecord {
+  std::string id = {};             // of the request: the client's own, or one made here
+  std::string forwarded_for = {};  // as a proxy says, which is not checked
   std::string remote = {}, key = {}, method = {}, path = {};
   int status = 0;           // 0: none was sent
   bool is_whole = false;    // false: the client went away, or the reply broke off
@@ -29,7 +32,7 @@ class RecordedExchange : public Exchange {
   using OnOver = std::function<void(const ReplyRecord& record)>;
 
   RecordedExchange(std::shared_ptr<Exchange> inner, ReplyRecord record, OnOver on_over)
-      : inner_(std::move(inner)), record_(std::move(record)), on_over_(std::move(on_over)) {}
+      : id_(record.id), inner_(std::move(inner)), record_(std::move(record)), on_over_(std::move(on_over)) {}
   ~RecordedExchange() override { Over(); }
   RecordedExchange(const RecordedExchange&) = delete;
   RecordedExchange& operator=(const RecordedExchange&) = delete;
@@ -48,8 +51,10 @@ class RecordedExchange : public Exchange {
   }
 
  private:
+  void AddId(HttpResponse& response) const;
   void Over();
 
+  const std::string id_;
   std::shared_ptr<Exchange> inner_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::mutex mutex_;  // guards what follows

@@ -35,16 +35,31 @@ constexpr size_t kReaders = 2;
 // Positions of the cache that a step's tree may need behind a text: more than any tree that is found by measuring has.
 constexpr int32_t kTreeRoom = 128;
 
-// Of metrics: whatever else clients ask for is one path, as they could ask for any number of them.
-constexpr std::array<std::string_view, 9> kPaths = {"/v1/chat/completions",
-                                                    "/v1/completions",
-                                                    "/v1/models",
-                                                    "/tokenize",
-                                                    "/detokenize",
-                                                    "/health",
-                                                    "/ready",
-                                                    "/metrics",
-                                                    "/"};
+// Of what a client says of a request: its id, and whom it asks for.
+constexpr size_t kMostIdBytes = 128, kMostForwarded = 256;
+
+constexpr std::string_view kGet = "GET, HEAD", kPost = "POST";
+
+struct Path {
+  std::string_view path, methods;
+};
+// In metrics, whatever else clients ask for is one path, as they could ask for any number of them.
+constexpr std::array<Path, 9> kPaths = {{{"/v1/chat/completions", kPost},
+                                         {"/v1/completions", kPost},
+                                         {"/v1/models", kGet},
+                                         {"/tokenize", kPost},
+                                         {"/detokenize", kPost},
+                                         {"/health", kGet},
+                                         {"/ready", kGet},
+                                         {"/metrics", kGet},
+                                         {"/", kGet}}};
+
+// What a path that is not here, or not for that method, is answered with.
+ApiError NoSuchPath(const HttpRequest& request) {
+  const auto* const known = std::ranges::find(kPaths, request.path, &Path::path);
+  if (known == kPaths.end()) return ApiError(404, fmt::format("there is no {} {}", request.method, request.path));
+  return ApiError::WrongMethod(request.method, request.path, known->methods);
+}
 
 int64_t SecondsNow() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -101,12 +116,24 @@ Service::Service(Engine& engine, ServiceOptions options)
 Service::~Service() = default;
 
 void Service::Handle(const HttpRequest& request, std::shared_ptr<Exchange> exchange) {
-  ReplyRecord record{.remote = request.remote, .method = request.method, .path = request.path};
+  ReplyRecord record{.id = RequestIdOf(request),
+                     .forwarded_for = std::string(request.Header("x-forwarded-for").substr(0, kMostForwarded)),
+                     .remote = request.remote,
+                     .method = request.method,
+                     .path = request.path};
   if (options_.log_requests) record.request_body = request.body;
   auto recorded = std::make_shared<RecordedExchange>(std::move(exchange), std::move(record),
                                                      [this](const ReplyRecord& ended) { OnReply(ended); });
   if (request.method != "POST") return Respond(request, recorded);
   boost::asio::post(readers_->pool, [this, request, recorded] { Respond(request, recorded); });
+}
+
+// The client's own id, where it can stand in a header and in a log; else a fresh one.
+std::string Service::RequestIdOf(const HttpRequest& request) {
+  const std::string_view own = request.Header("x-request-id");
+  const bool is_fit = !own.empty() && own.size() <= kMostIdBytes &&
+                      std::ranges::all_of(own, [](char c) { return c > ' ' && c <= '~'; });
+  return is_fit ? std::string(own) : fmt::format("req-{:x}-{}", started_, ++last_id_);
 }
 
 void Service::Respond(const HttpRequest& request, const std::shared_ptr<RecordedExchange>& recorded) {
@@ -120,7 +147,7 @@ void Service::Respond(const HttpRequest& request, const std::shared_ptr<Recorded
 }
 
 void Service::OnReply(const ReplyRecord& record) {
-  const bool is_known = std::ranges::find(kPaths, record.path) != kPaths.end();
+  const bool is_known = std::ranges::find(kPaths, record.path, &Path::path) != kPaths.end();
   metrics_.CountReply(is_known ? record.path : "other", record.status);
   if (options_.on_reply) options_.on_reply(record);
 }
@@ -141,12 +168,12 @@ std::string Service::KeyOf(const HttpRequest& request) const {
 void Service::Answer(const HttpRequest& request, const std::string& key,
                      const std::shared_ptr<RecordedExchange>& exchange) {
   if (request.method == "GET" || request.method == "HEAD") return exchange->Send(Get(request));
-  if (request.method != "POST") throw ApiError(405, fmt::format("method {} is not known here", request.method));
+  if (request.method != "POST") throw NoSuchPath(request);
   if (request.path == "/v1/chat/completions") return Complete(ApiKind::kChat, request, key, exchange);
   if (request.path == "/v1/completions") return Complete(ApiKind::kCompletion, request, key, exchange);
   if (request.path == "/tokenize") return exchange->Send(Tokenize(request));
   if (request.path == "/detokenize") return exchange->Send(Detokenize(request));
-  throw ApiError(404, fmt::format("there is no POST {}", request.path));
+  throw NoSuchPath(request);
 }
 
 int32_t Service::num_open() const {
@@ -206,7 +233,7 @@ HttpResponse Service::Get(const HttpRequest& request) {
   if (request.path.starts_with("/v1/models/")) {
     throw ApiError(404, fmt::format("this server has '{}' alone", options_.model_name), "model", "model_not_found");
   }
-  throw ApiError(404, fmt::format("there is no GET {}", request.path));
+  throw NoSuchPath(request);
 }
 
 HttpResponse Service::Tokenize(const HttpRequest& request) const {
@@ -256,7 +283,14 @@ std::vector<std::vector<int32_t>> Service::PromptsOf(const ApiRequest& request) 
   if (request.kind == ApiKind::kChat) {
     std::string rendered;
     const bool has_template = engine_.RenderChat(request.messages, options_.template_name, &rendered);
-    add(has_template ? ids_of(rendered, false) : ids_of(request.messages.back().content, true));
+    if (!has_template && request.messages.size() > 1) {
+      throw ApiError(400,
+                     fmt::format("this model has no chat template, so it takes one message, and there are {}: start "
+                                 "the server with --template NAME, or use /v1/completions",
+                                 request.messages.size()),
+                     "messages");
+    }
+    add(has_template ? ids_of(rendered, false) : ids_of(request.messages.front().content, true));
   }
   for (const ApiPrompt& prompt : request.prompts) {
     const auto* const text = std::get_if<std::string>(&prompt);
@@ -291,18 +325,39 @@ int32_t Service::MostTokensOf(const ApiRequest& request, size_t longest_prompt) 
   return limit > 0 ? std::min(most, limit) : most;
 }
 
-void Service::EndLateJobs() {
-  std::vector<std::shared_ptr<Job>> late;
-  {
-    const std::lock_guard lock(jobs_mutex_);
-    const auto last = Job::Clock::now() - options_.request_timeout;
-    for (; !jobs_.empty(); jobs_.pop_front()) {
-      std::shared_ptr<Job> job = jobs_.front().lock();
-      if (job && job->begin() > last) break;
-      if (job) late.push_back(std::move(job));
-    }
+void Service::Remember(const std::shared_ptr<Job>& job) {
+  const std::lock_guard lock(jobs_mutex_);
+  jobs_.emplace(std::pair(job->begin(), job.get()), job);
+}
+
+void Service::Forget(const Job& job) {
+  const std::lock_guard lock(jobs_mutex_);
+  jobs_.erase({job.begin(), &job});
+}
+
+std::vector<std::shared_ptr<Job>> Service::JobsUntil(Job::Clock::time_point last) {
+  const std::lock_guard lock(jobs_mutex_);
+  std::vector<std::shared_ptr<Job>> found;
+  for (const auto& [key, job] : jobs_) {
+    if (key.first > last) break;
+    if (auto alive = job.lock()) found.push_back(std::move(alive));
   }
-  for (const std::shared_ptr<Job>& job : late) job->TimeOut();
+  return found;
+}
+
+void Service::EndLateJobs() {
+  if (options_.request_timeout.count() == 0) return;
+  for (const std::shared_ptr<Job>& job : JobsUntil(Job::Clock::now() - options_.request_timeout)) {
+    job->EndWith(ApiError(504,
+                          fmt::format("the reply was not ready after {} seconds, which is this server's limit",
+                                      options_.request_timeout.count()),
+                          "", "timeout"));
+  }
+}
+
+void Service::EndAll() {
+  const ApiError error(503, "the server is ending, and the reply was not ready in time");
+  for (const std::shared_ptr<Job>& job : JobsUntil(Job::Clock::time_point::max())) job->EndWith(error);
 }
 
 void Service::Complete(ApiKind kind, const HttpRequest& http, const std::string& key,
@@ -334,9 +389,6 @@ void Service::Complete(ApiKind kind, const HttpRequest& http, const std::string&
       .seed = generation.sampling.seed};
   const auto job = std::make_shared<Job>(*this, std::move(request), header, key, exchange);
   job->Start(prompts);
-  if (options_.request_timeout.count() == 0) return;
-  const std::lock_guard lock(jobs_mutex_);
-  jobs_.push_back(job);
 }
 
 }  // namespace hydrant::server

@@ -5,12 +5,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hydrant/engine.h"
@@ -59,6 +59,9 @@ class Service {
     is_ready_ = false;
     is_draining_ = true;
   }
+  // Ends all completions that run or wait: their clients get status 503, or that error as a stream's last event. The
+  // engine still has to take a step for that.
+  void EndAll();
   // Sequences that run or wait.
   int32_t num_open() const;
 
@@ -67,6 +70,7 @@ class Service {
 
   // Of one client: its key's name, or "" where there are no keys.
   std::string KeyOf(const HttpRequest& request) const;
+  std::string RequestIdOf(const HttpRequest& request);
   void OnReply(const ReplyRecord& record);
   void Respond(const HttpRequest& request, const std::shared_ptr<RecordedExchange>& recorded);
   void Answer(const HttpRequest& request, const std::string& key, const std::shared_ptr<RecordedExchange>& exchange);
@@ -81,15 +85,21 @@ class Service {
   std::vector<std::vector<int32_t>> PromptsOf(const ApiRequest& request) const;
   std::vector<int32_t> PredictionOf(const ApiRequest& request) const;
   int32_t MostTokensOf(const ApiRequest& request, size_t longest_prompt) const;
+  // Between these, a job can be ended from here.
+  void Remember(const std::shared_ptr<Job>& job);
+  void Forget(const Job& job);
   void EndLateJobs();
+  // Those that began at `last` or before.
+  std::vector<std::shared_ptr<Job>> JobsUntil(std::chrono::steady_clock::time_point last);
 
   Engine& engine_;
   ServiceOptions options_;
   std::atomic<bool> is_ready_ = true, is_draining_ = false;
   Metrics metrics_;
-  std::mutex jobs_mutex_;                // guards jobs_
-  std::deque<std::weak_ptr<Job>> jobs_;  // of those with a time limit, the oldest first
-  mutable std::mutex mutex_;             // guards the numbers of open sequences
+  std::mutex jobs_mutex_;  // guards jobs_
+  // The oldest first.
+  std::map<std::pair<std::chrono::steady_clock::time_point, const Job*>, std::weak_ptr<Job>> jobs_;
+  mutable std::mutex mutex_;  // guards the numbers of open sequences
   int32_t num_open_ = 0;
   std::map<std::string, int32_t> open_of_key_;
   std::atomic<uint64_t> last_id_ = 0;

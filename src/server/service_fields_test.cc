@@ -31,6 +31,19 @@ GenerationRequest Alone(const std::string& prompt, int32_t max_tokens) {
   return request;
 }
 
+// Of one slow core, so that a reply takes seconds.
+Engine& SlowEngine() {
+  static Engine engine([] {
+    EngineOptions slow;
+    slow.model = test::SourceDir() + "/models/tale-14m";
+    slow.cpu_target = "portable";
+    slow.threads = 1;
+    slow.max_running = 1;
+    return slow;
+  }());
+  return engine;
+}
+
 TEST(ServiceFieldsTest, LogprobsOfCompletionsAreTheEngines) {
   Served served(TaleEngine(), Options());
   GenerationRequest alone = Alone("Once upon a time", 12);
@@ -165,13 +178,7 @@ TEST(ServiceFieldsTest, LimitsOnTokensAndTime) {
 TEST(ServiceFieldsTest, WhatIsNotReadyInTimeEndsWithAnErrorAndOthersGoOn) {
   ServiceOptions options = Options();
   options.request_timeout = std::chrono::seconds(1);
-  EngineOptions slow;
-  slow.model = test::SourceDir() + "/models/tale-14m";
-  slow.cpu_target = "portable";
-  slow.threads = 1;
-  slow.max_running = 1;
-  Engine engine(slow);
-  Served served(engine, options);
+  Served served(SlowEngine(), options);
   const Json late = {{"prompt", "Once upon a time"}, {"max_tokens", 400}, {"ignore_eos", true}, {"n", 8}};
   const HttpReply reply = served.Post("/v1/completions", late);
   EXPECT_EQ(reply.status, 504);
@@ -180,8 +187,42 @@ TEST(ServiceFieldsTest, WhatIsNotReadyInTimeEndsWithAnErrorAndOthersGoOn) {
   streamed["stream"] = true;
   EXPECT_THAT(served.Post("/v1/completions", streamed).body, HasSubstr("\"timeout\""));
   EXPECT_EQ(served.service().num_open(), 0);
-  Served patient(engine, Options());
+  Served patient(SlowEngine(), Options());
   EXPECT_EQ(patient.Complete({{"prompt", "Once"}, {"max_tokens", 2}})["usage"]["completion_tokens"], 2);
+}
+
+TEST(ServiceFieldsTest, WhatStillRunsAtTheEndIsToldSo) {
+  Served served(SlowEngine(), Options());
+  Json body = {{"prompt", "Once upon a time"}, {"max_tokens", 400}, {"ignore_eos", true}, {"n", 8}};
+  HttpClient whole(served.port()), stream(served.port());
+  whole.Send(HttpClient::PostText("/v1/completions", base::DumpJson(body)));
+  body["stream"] = true;
+  stream.Send(HttpClient::PostText("/v1/completions", base::DumpJson(body)));
+  for (int i = 0; i < 1000 && served.service().num_open() < 16; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  served.service().EndAll();
+  const HttpReply reply = whole.ReadReply();
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_THAT(reply.body, HasSubstr("the server is ending"));
+  const HttpReply events = stream.ReadReply();
+  EXPECT_EQ(events.status, 200);
+  EXPECT_THAT(events.body, HasSubstr("the server is ending"));
+  EXPECT_EQ(served.service().num_open(), 0);
+}
+
+TEST(ServiceFieldsTest, WhatWouldBePassedOverIsRefused) {
+  Served served(TaleEngine(), Options());
+  Json body = {{"messages", {{{"role", "system"}, {"content", "Rhyme."}}, {{"role", "user"}, {"content", "Hello"}}}},
+               {"max_tokens", 3}};
+  const Json error = served.Post("/v1/chat/completions", body).json()["error"];
+  EXPECT_EQ(error["param"], "messages");
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("--template"));
+  body["messages"].erase(0);
+  body["max_completion_tokens"] = 3;
+  EXPECT_EQ(served.Complete(body, "/v1/chat/completions")["usage"]["completion_tokens"], 3);
+  body["max_completion_tokens"] = 4;
+  EXPECT_EQ(served.Post("/v1/chat/completions", body).json()["error"]["param"], "max_completion_tokens");
 }
 
 TEST(ServiceFieldsTest, ASharedPromptIsComputedOnceAndOtherKeysShareNothing) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -289,6 +290,47 @@ TEST_F(ServiceTest, TextsAndIdsAndWhatIsServed) {
   EXPECT_EQ(client.Get("/health").status, 200);
   EXPECT_EQ(client.Get("/ready").status, 503);
   EXPECT_EQ(client.Post("/v1/completions", Json{{"prompt", "x"}}).status, 503);
+}
+
+TEST_F(ServiceTest, RepliesCarryTheRequestsId) {
+  std::mutex mutex;
+  std::vector<ReplyRecord> records;
+  Start({.on_reply = [&](const ReplyRecord& record) {
+    const std::lock_guard lock(mutex);
+    records.push_back(record);
+  }});
+  HttpClient client(port());
+  EXPECT_EQ(client.Get("/health", "X-Request-Id: mine-7\r\nX-Forwarded-For: 10.1.2.3\r\n").Header("x-request-id"),
+            "mine-7");
+  const std::string made = client.Get("/nothing", "X-Request-Id: two words\r\n").Header("x-request-id");
+  EXPECT_TRUE(made.starts_with("req-")) << made;
+  EXPECT_TRUE(client.Get("/health", "X-Request-Id: " + std::string(129, 'x') + "\r\n")
+                  .Header("x-request-id")
+                  .starts_with("req-"));
+  const HttpReply stream =
+      client.PostRaw("/v1/completions", R"({"prompt":"x","stream":true})", "X-Request-Id: mine-8\r\n");
+  EXPECT_EQ(stream.Header("x-request-id"), "mine-8");
+  served_.reset();
+  ASSERT_EQ(records.size(), 4U);
+  EXPECT_EQ(records[0].id, "mine-7");
+  EXPECT_EQ(records[0].forwarded_for, "10.1.2.3");
+  EXPECT_EQ(records[1].id, made);
+  EXPECT_EQ(records[3].id, "mine-8");
+  const Json line = base::ParseJson(LogLine(records[0]), "the line");
+  EXPECT_EQ(line["id"], "mine-7");
+  EXPECT_EQ(line["forwarded_for"], "10.1.2.3");
+}
+
+TEST_F(ServiceTest, AWrongMethodIsToldTheRightOnes) {
+  HttpClient client(port());
+  const HttpReply get = client.Get("/v1/completions");
+  EXPECT_EQ(get.status, 405);
+  EXPECT_EQ(get.Header("allow"), "POST");
+  const HttpReply post = client.PostRaw("/health", "{}");
+  EXPECT_EQ(post.status, 405);
+  EXPECT_EQ(post.Header("allow"), "GET, HEAD");
+  client.Send("DELETE /nothing HTTP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_EQ(client.ReadReply().status, 404);
 }
 
 }  // namespace

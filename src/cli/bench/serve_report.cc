@@ -92,6 +92,7 @@ std::string ComparisonText(const BenchServeResult& result) {
     return text + fmt::format("{} of {} texts differ; {}\n", result.num_different, result.num_compared,
                               result.first_difference);
   }
+  if (result.num_compared == 0) return text + "No text was compared: no prompt was answered both ways.\n";
   return text + fmt::format("All {} texts that were compared are equal.\n", result.num_compared);
 }
 

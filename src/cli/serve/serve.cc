@@ -27,6 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{20};  // how often the main thread looks for signals
+constexpr std::chrono::seconds kLastStep{10};   // for the step in hand and the last bytes of replies that are cut off
 
 // Loading ends by a signal; serving does not end by it at once.
 class LoadInterrupt {
@@ -113,6 +114,23 @@ void WarnOfTheNetwork(const ServeOptions& options) {
   }
 }
 
+std::string MemoryText(uint64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1U << 30U)); }
+
+// What was loaded and what its limits are: the first lines of the log.
+std::string StartText(const EngineInfo& info, const ServeOptions& options, size_t num_keys) {
+  const std::string drafts = info.num_heads == 0
+                                 ? "no draft heads"
+                                 : fmt::format("{} {} heads ({})", info.num_heads, info.drafter, info.head_weights);
+  return fmt::format(
+      "model: {} ({}), {}\n"
+      "machine: {} kernels, {} thread{}\n"
+      "context: {} tokens a request; keys and values for {} tokens of all requests, at most {}\n"
+      "requests: {} run, {} wait; {}\n",
+      options.run.engine.model, info.weights, drafts, info.cpu_target, info.threads, info.threads == 1 ? "" : "s",
+      info.max_positions, info.kv_positions, MemoryText(info.kv_memory), options.run.engine.max_running, options.queue,
+      num_keys == 0 ? "no API keys" : fmt::format("{} API keys", num_keys));
+}
+
 // Until a signal; then until running requests have ended, or their time is over.
 void ServeUntilSignal(server::HttpServer& http, server::Service& service, const ServeOptions& options) {
   while (!Interrupted()) std::this_thread::sleep_for(kLook);
@@ -123,8 +141,16 @@ void ServeUntilSignal(server::HttpServer& http, server::Service& service, const 
   std::this_thread::sleep_for(options.drain_delay);
   service.Drain();
   http.Drain();
-  const auto last = Clock::now() + options.shutdown_timeout;
-  while ((service.num_open() > 0 || http.counts().open > 0) && Clock::now() < last) std::this_thread::sleep_for(kLook);
+  const auto wait_for = [&](std::chrono::seconds most) {
+    const auto last = Clock::now() + most;
+    const auto is_busy = [&] { return service.num_open() > 0 || http.counts().open > 0; };
+    while (is_busy() && Clock::now() < last) std::this_thread::sleep_for(kLook);
+  };
+  wait_for(options.shutdown_timeout);
+  if (service.num_open() == 0) return;
+  PrintError(fmt::format("ending: {} sequences are cut off\n", service.num_open()));
+  service.EndAll();
+  wait_for(kLastStep);
 }
 
 }  // namespace
@@ -147,6 +173,7 @@ int Serve(const std::vector<std::string>& args) {
   const std::string template_name = ChooseTemplate(options.run, /*interactive=*/true);
   engine.emplace(LoadEngine(options, interrupt));
   server::ServiceOptions service_options = ServiceOptionsOf(options, *engine, template_name);
+  if (!options.quiet) PrintError(StartText(engine->info(), options, keys.size()));
   service_options.keys = std::move(keys);
   service_options.num_connections = [&http] { return http.counts().open; };
   service = std::make_unique<server::Service>(*engine, std::move(service_options));

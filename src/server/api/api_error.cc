@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/api/api_error.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <string_view>
 
@@ -44,6 +46,12 @@ base::Json OrNull(const std::string& text) { return text.empty() ? base::Json() 
 
 }  // namespace
 
+ApiError ApiError::WrongMethod(std::string_view method, std::string_view path, std::string_view methods) {
+  ApiError error(405, fmt::format("{} takes {}, and this is {}", path, methods, method));
+  error.allow_ = methods;
+  return error;
+}
+
 std::string ApiError::Body() const {
   return base::DumpJson(
       {{"error",
@@ -54,6 +62,7 @@ HttpResponse ApiError::Response() const {
   HttpResponse response{.status = status_, .body = Body()};
   if (status_ == 429 || status_ == 503) response.headers.emplace_back("Retry-After", "1");
   if (status_ == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (!allow_.empty()) response.headers.emplace_back("Allow", allow_);
   return response;
 }
 

@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "server/http/http.h"
@@ -16,6 +17,9 @@ class ApiError : public std::exception {
   ApiError(int status, std::string message, std::string param = {}, std::string code = {})
       : status_(status), message_(std::move(message)), param_(std::move(param)), code_(std::move(code)) {}
 
+  // 405, with the methods that the path has as "Allow".
+  static ApiError WrongMethod(std::string_view method, std::string_view path, std::string_view methods);
+
   int status() const { return status_; }
   const char* what() const noexcept override { return message_.c_str(); }
   const std::string& code() const { return code_; }
@@ -25,7 +29,7 @@ class ApiError : public std::exception {
 
  private:
   int status_;
-  std::string message_, param_, code_;
+  std::string message_, param_, code_, allow_;
 };
 
 // Of whatever is being handled in a catch block: an ApiError itself, 400 for a UserError, else 500.

@@ -58,6 +58,9 @@ void ReadStop(Fields& fields, ApiRequest& request) {
   }
   if (request.kind == ApiKind::kCompletion) return;
   if (const auto most = fields.Integer("max_completion_tokens", 1, kMostTokens)) {
+    if (request.max_tokens.value_or(static_cast<int32_t>(*most)) != *most) {
+      throw ApiError(400, "'max_tokens' and 'max_completion_tokens' differ: give one of them", "max_completion_tokens");
+    }
     request.max_tokens = static_cast<int32_t>(*most);
   }
 }
