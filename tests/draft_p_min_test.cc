@@ -101,7 +101,7 @@ std::pair<double, double> Probabilities(Drafted& drafted, const std::vector<int3
   Matrix logits;
   std::vector<int32_t> root_and_path{drafted.root};
   root_and_path.insert(root_and_path.end(), tokens.begin(), tokens.end());
-  draft::HeadLogits(*drafted.loaded->drafter, *drafted.state, std::move(root_and_path), logits);
+  draft::HeadLogits(*drafted.loaded->drafter, *drafted.state, {}, std::move(root_and_path), logits);
   double last = 1, path = 1;
   for (size_t d = 0; d < tokens.size(); ++d) {
     const std::span<const float> row = std::as_const(logits).row_span(static_cast<int64_t>(d));

@@ -41,7 +41,7 @@ inline HeadCase ReadHeadCase(const std::string& folder) {
 
 inline std::vector<int32_t> Ids(const base::Json& list) { return list.get<std::vector<int32_t>>(); }
 
-// f32 values of a tensor in a safetensors file, and its shape.
+// f32 values of the float tensors in a safetensors file, and their shapes.
 struct Values {
   std::vector<float> data;
   std::vector<int64_t> shape;
@@ -50,7 +50,7 @@ inline std::map<std::string, Values> ReadValues(const std::string& path) {
   const auto source = checkpoint::OpenTensorFile(path);
   std::map<std::string, Values> values;
   for (const auto& [name, tensor] : source->tensors()) {
-    values[name] = {.data = ToFloats(tensor.view), .shape = tensor.view.shape};
+    if (IsFloat(tensor.view.dtype)) values[name] = {.data = ToFloats(tensor.view), .shape = tensor.view.shape};
   }
   return values;
 }

@@ -73,6 +73,16 @@ struct LookupOptions {
   bool operator==(const LookupOptions&) const = default;
 };
 
+// A tree that follows what the drafts say, as EAGLE-2 grows it: the most likely paths by the product of their tokens'
+// probabilities. For drafters that go level by level (EAGLE heads, draft models).
+struct DynamicTreeOptions {
+  int32_t nodes = 59;  // drafted nodes at most; the root is not counted (EAGLE's total_token - 1)
+  int32_t depth = 8;   // levels (EAGLE's depth + 1)
+  int32_t width = 10;  // nodes that a level expands, and candidates of each (EAGLE's top_k)
+
+  bool operator==(const DynamicTreeOptions&) const = default;
+};
+
 // Where a token of a reply came from.
 enum class DraftSource : uint8_t {
   kBase,        // the base model's own choice
@@ -103,9 +113,10 @@ struct GenerationRequest {
   // heads together give less; 0 = off. Under the exact rule this changes the speed only.
   float draft_p_min = 0.0F;
   LookupOptions lookup;  // exact rule only: it changes the speed, never the text
-  // Preset name, JSON file, literal list, or "auto": chosen step by step, by what steps take and give on this machine
+  // Preset name, JSON file, literal list, "dynamic": grown from what the drafts say, or "auto": chosen step by step, by what steps take and give on this machine
   // (docs/algorithms/tree_auto.md). Empty: EngineOptions::tree. Exact rule: it changes the speed, never the text.
   std::string tree = {};
+  DynamicTreeOptions dynamic = {};  // of the tree "dynamic"
   int32_t max_nodes = 0;  // drafted tokens of a step, at most; 0: as many as the tree has
   // Requests of one scope use each other's keys and values where their texts begin alike, and compute only what is new.
   // How long a prompt takes then tells what others of the scope have asked before. Empty: a scope of its own.

@@ -126,19 +126,20 @@ TEST(OtherKindsTest, HeadsThatAreNotRunAreNamed) {
                       {"num_key_value_heads", 1}};
   const auto named = [&](const std::string& folder, const std::string& what) {
     ExpectNamed({"run", "--model", Model(), "--draft", folder, "--prompt", "a"}, folder + ": holds " + what,
-                "Medusa, Hydra and Hydra++");
-    ExpectNamed({"bench", "latency", "--model", Model(), "--draft", folder}, what, "Medusa, Hydra and Hydra++");
-    ExpectNamedAsModel(folder, what, "Medusa, Hydra and Hydra++");
+                "Medusa, Hydra, Hydra++, EAGLE");
+    ExpectNamed({"bench", "latency", "--model", Model(), "--draft", folder}, what, "Medusa, Hydra, Hydra++, EAGLE");
+    ExpectNamedAsModel(folder, what, "Medusa, Hydra, Hydra++, EAGLE");
   };
-  named(Folder(dir, "eagle", llama, {"embed_tokens.weight", "fc.weight", "layers.0.mlp.up_proj.weight"}),
+  // Under names that are not read.
+  named(Folder(dir, "eagle", llama, {"embed_tokens.weight", "fc.weight", "model.layers.0.mlp.up_proj.weight"}),
         "EAGLE heads");
   Json third = llama;
   third["architectures"] = {"LlamaForCausalLMEagle3"};
-  named(Folder(dir, "eagle3", third, {"d2t", "fc.weight", "midlayer.hidden_norm.weight", "lm_head.weight"}),
+  named(Folder(dir, "eagle3", third, {"d2t", "fusion.weight", "decoder.hidden_norm.weight", "lm_head.weight"}),
         "EAGLE-3 heads");
   named(Folder(dir, "spec",
                {{"speculators_model_type", "eagle3"}, {"speculators_config", Json::object()}, {"draft_vocab_size", 4}},
-               {"d2t", "fc.weight", "layers.0.hidden_norm.weight"}),
+               {"d2t", "fusion_fc.weight", "transformer.hidden_norm.weight"}),
         "EAGLE-3 heads in the layout of the speculators library");
   named(Folder(dir, "redrafter", {{"model_type", "recurrent_drafting_drafter"}, {"exit_dim", 8}},
                {"rnn_u.weight", "rnn_w.weight", "lm_head.0.linear.weight", "lm_head.1.weight"}),

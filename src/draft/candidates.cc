@@ -21,8 +21,8 @@ void CandidateRanker::Start(bool rank_in_head) {
   rules_.clear();
 }
 
-void CandidateRanker::Add(const ProposeInput& input, int64_t position, int32_t k) {
-  rows_.push_back({&input, position, k});
+void CandidateRanker::Add(const ProposeInput& input, int64_t position, int32_t k, bool probabilities) {
+  rows_.push_back({&input, position, k, probabilities});
   rank_in_head_ = rank_in_head_ && k <= most_in_head_;
   if (!rank_in_head_) return;
   const std::optional<kernels::TopKRule> rule =
@@ -30,7 +30,7 @@ void CandidateRanker::Add(const ProposeInput& input, int64_t position, int32_t k
   rank_in_head_ = rule.has_value();
   if (!rule) return;
   rules_.push_back(*rule);
-  rules_.back().probabilities = input.min_probability > 0;
+  rules_.back().probabilities = probabilities;
 }
 
 HeadOutput CandidateRanker::Output(int num_threads, int64_t rows, int64_t outputs) {
@@ -62,7 +62,7 @@ std::span<const int32_t> CandidateRanker::Candidates(int64_t r, std::span<const 
   const sampling::TokenHistory history{.prompt = row.input->prompt, .output = row.input->output, .path = path};
   sampling::RankCandidates(Logits(r), *row.input->sampling, row.input->coupled, history, *row.input->noise,
                            row.position, row.k, scratch_, candidates_,
-                           row.input->min_probability > 0 ? &probabilities_ : nullptr);
+                           row.probabilities ? &probabilities_ : nullptr);
   return candidates_;
 }
 

@@ -20,7 +20,7 @@ class CandidateRanker {
 
   // The rows of one head's pass, in order. `position`: index in the reply of the token to draft.
   void Start(bool rank_in_head = true);
-  void Add(const ProposeInput& input, int64_t position, int32_t k);
+  void Add(const ProposeInput& input, int64_t position, int32_t k, bool probabilities);
   // What a head with `outputs` outputs shall write for `rows` rows. Outside regions.
   HeadOutput Output(int num_threads, int64_t rows, int64_t outputs);
 
@@ -29,7 +29,7 @@ class CandidateRanker {
   // The k best of row r, best first. `path`: the tokens drafted below the root on the way to this row's node.
   std::span<const int32_t> Candidates(int64_t r, std::span<const int32_t> path);
   // The head's probability, among all tokens and by the scores that rank them, of each token that Candidates gave last.
-  // Empty where the sequence leaves no node out (ProposeInput::min_probability).
+  // Empty where Add asked for none.
   std::span<const float> probabilities() const { return rank_in_head_ ? best_.probabilities() : probabilities_; }
 
  private:
@@ -37,6 +37,7 @@ class CandidateRanker {
     const ProposeInput* input;
     int64_t position;
     int32_t k;
+    bool probabilities;
   };
 
   int64_t vocab_size_;

@@ -8,6 +8,7 @@ namespace hydrant::draft {
 
 bool Drafter::MayDraft(const ProposeInput& input) const {
   if (input.budget.max_nodes == 0 || input.budget.max_depth == 0) return false;
+  if (input.dynamic != nullptr) return GrowsTrees();
   return !FillsShapes() || (input.shape != nullptr && input.shape->whole().num_nodes() > 1);
 }
 
@@ -15,9 +16,10 @@ void Drafter::LogitsAlong(std::span<AlongInput> inputs) {
   for (AlongInput& input : inputs) input.logits->Resize(0, 0);
 }
 
-void HeadLogits(Drafter& drafter, DraftState& state, std::vector<int32_t> root_and_path, Matrix& logits) {
-  const auto depth = static_cast<size_t>(drafter.max_depth());
-  AlongInput input{.state = &state, .tokens = {}, .logits = &logits};
+void HeadLogits(Drafter& drafter, DraftState& state, const DraftKv& kv, std::vector<int32_t> root_and_path,
+                Matrix& logits) {
+  const auto depth = static_cast<size_t>(drafter.usual_depth());
+  AlongInput input{.state = &state, .kv = kv, .tokens = {}, .logits = &logits};
   for (;;) {
     input.tokens = std::span(root_and_path).first(std::min(root_and_path.size(), depth));
     drafter.LogitsAlong(std::span(&input, 1));

@@ -3,6 +3,7 @@
 // choice.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,6 +22,11 @@
 
 namespace hydrant::draft {
 
+// Slots behind the committed positions that a drafter needs to grow such a tree: a level expands `width` nodes.
+constexpr int32_t SlotsOf(const DynamicTreeOptions& tree) {
+  return std::max(tree.nodes, (tree.depth - 1) * tree.width) + 1;
+}
+
 // A drafter's memory of one sequence. Made by the drafter, opaque to everyone else.
 class DraftState {
  public:
@@ -29,7 +35,7 @@ class DraftState {
 
 // The layers of keys and values that a drafter keeps for itself, in the same blocks as the base model's of that
 // sequence. In every layer slot s belongs to position s. Slots of committed positions are always there. During Propose
-// the drafter may also use the slots behind them, once it has reserved them: one more than its budget has nodes.
+// the drafter may also use the slots behind them, once it has reserved them: Budget::max_slots.
 struct DraftKv {
   kv::BlockTable* table = nullptr;
   int64_t first_layer = 0;
@@ -57,6 +63,8 @@ struct ProposeInput {
   Budget budget = {};
   // Read by drafters that fill a tree of a given shape. Where it is null, or the root alone, they draft nothing.
   StaticTree* shape = nullptr;
+  // In place of a shape, for drafters that grow trees.
+  const DynamicTreeOptions* dynamic = nullptr;
   // If > 0: a node is left out where its head gives it a lower probability, and nothing is drafted below a path to
   // which the heads together give a lower one (growing_trees.h).
   float min_probability = 0;
@@ -77,6 +85,8 @@ class Drafter {
 
   virtual const char* name() const = 0;   // "medusa", "hydra", "hydra++", "lookup"
   virtual int32_t max_depth() const = 0;  // K: no tree of this drafter is deeper
+  // Levels of the trees that `--tree auto` chooses from.
+  virtual int32_t usual_depth() const { return max_depth(); }
   // Which hidden states Commit takes (model/decoder.h: kAfterFinalNorm).
   virtual std::vector<int32_t> WantedLayers() const { return {}; }
   // The layers of keys and values that this drafter keeps in the sequences' blocks (DraftKv).
@@ -87,6 +97,8 @@ class Drafter {
   virtual uint64_t bytes_read() const { return 0; }
   // Does it fill the shape that it is given, or make its own?
   virtual bool FillsShapes() const { return false; }
+  // Can it make the trees of DynamicTreeOptions?
+  virtual bool GrowsTrees() const { return false; }
   // The most nodes that it drafts for a request in a shape of its own.
   virtual int32_t MostNodes(const GenerationRequest& /*request*/) const { return 0; }
   // May Propose give this sequence more than the root?
@@ -107,9 +119,10 @@ class Drafter {
   virtual void LogitsAlong(std::span<AlongInput> inputs);
 };
 
-// Rows of logits [K, V] after a root and a path. Where the path is shorter than K, it goes on with each row's own
+// Rows of logits [usual_depth(), V] after a root and a path. Where the path is shorter, it goes on with each row's own
 // argmax.
-void HeadLogits(Drafter& drafter, DraftState& state, std::vector<int32_t> root_and_path, Matrix& logits);
+void HeadLogits(Drafter& drafter, DraftState& state, const DraftKv& kv, std::vector<int32_t> root_and_path,
+                Matrix& logits);
 
 // How to convert the heads' weights, and who does it. MakeDrafter fills in the report, the format and num_tokens.
 struct HeadPacking {

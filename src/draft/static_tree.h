@@ -14,6 +14,7 @@ namespace hydrant::draft {
 struct Budget {
   int32_t max_nodes = 0;  // drafted ones, the root not counted
   int32_t max_depth = 0;
+  int32_t max_slots = 0;  // of keys and values behind the committed positions, while it is drafted
 };
 
 class StaticTree {

@@ -79,10 +79,16 @@ int32_t Core::TreeRows(const GenerationRequest& request, int32_t planned) const 
   return std::min(most, std::max(planned, 1 + loaded_->proposer().MostNodes(request)));
 }
 
+// Slots behind the committed ones, where its tree has `rows`.
+int32_t Core::TreeSlots(const GenerationRequest& request, const TreePlan& tree, int32_t rows) const {
+  return request.use_drafter && tree.is_dynamic ? std::max(rows, draft::SlotsOf(request.dynamic)) : rows;
+}
+
 // Slots for its prompt, its reply and one tree behind them.
 int64_t Core::MostSlots(const GenerationRequest& request, const TreePlan& tree) const {
   const int64_t tokens = static_cast<int64_t>(request.prompt_ids.size()) + request.stop.max_tokens;
-  return std::min<int64_t>(tokens, loaded_->weights.config.max_positions) + TreeRows(request, tree.max_rows());
+  return std::min<int64_t>(tokens, loaded_->weights.config.max_positions) +
+         TreeSlots(request, tree, TreeRows(request, tree.max_rows()));
 }
 
 void Core::CheckFits(const GenerationRequest& request, int64_t slots) const {
@@ -271,18 +277,19 @@ std::vector<RequestState> Core::States(const StepKind& kind) const {
     const GenerationRequest& request = sequence.request();
     const bool may_be_held = !task->is_running && !request.cache_scope.empty() && !request.score_prompt;
     const bool is_auto = task->tree.auto_trees != nullptr && kind.sequences > 0;
-    states.push_back(
-        {.id = id,
-         .is_running = task->is_running,
-         .is_held = may_be_held && (++scoped > kMostCompared || IsHeld(id, *task)),
-         .num_left = sequence.num_left(),
-         .tree_rows = TreeRows(request, is_auto ? task->tree.auto_trees->RowsOf(kind) : task->tree.max_rows()),
-         .length = sequence.table().length(),
-         .num_blocks = sequence.table().num_blocks(),
-         .num_own = sequence.table().num_own(),
-         .num_copies = sequence.table().num_copies(),
-         .most_slots = static_cast<int32_t>(MostSlots(request, task->tree)),
-         .last_step = task->last_step});
+    const int32_t rows = TreeRows(request, is_auto ? task->tree.auto_trees->RowsOf(kind) : task->tree.max_rows());
+    states.push_back({.id = id,
+                      .is_running = task->is_running,
+                      .is_held = may_be_held && (++scoped > kMostCompared || IsHeld(id, *task)),
+                      .num_left = sequence.num_left(),
+                      .tree_rows = rows,
+                      .tree_slots = TreeSlots(request, task->tree, rows),
+                      .length = sequence.table().length(),
+                      .num_blocks = sequence.table().num_blocks(),
+                      .num_own = sequence.table().num_own(),
+                      .num_copies = sequence.table().num_copies(),
+                      .most_slots = static_cast<int32_t>(MostSlots(request, task->tree)),
+                      .last_step = task->last_step});
   }
   return states;
 }
@@ -321,7 +328,8 @@ std::vector<Part> Core::PartsOf(const Plan& plan) {
                      .prompt_rows = rows,
                      .tree_rows = work.tree_rows,
                      .shape = task.tree.shape.get(),
-                     .auto_trees = task.tree.auto_trees});
+                     .auto_trees = task.tree.auto_trees,
+                     .dynamic = task.tree.is_dynamic ? &task.sequence->request().dynamic : nullptr});
   }
   return parts;
 }

@@ -55,6 +55,7 @@ class Core {
 
   TreePlan PlanFor(const GenerationRequest& request) const;
   int32_t TreeRows(const GenerationRequest& request, int32_t planned) const;
+  int32_t TreeSlots(const GenerationRequest& request, const TreePlan& tree, int32_t rows) const;
   int64_t MostSlots(const GenerationRequest& request, const TreePlan& tree) const;
   void CheckFits(const GenerationRequest& request, int64_t slots) const;
   sequence::SequenceSetup SetupFor(const GenerationRequest& request, RequestId id) const;

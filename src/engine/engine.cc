@@ -191,6 +191,9 @@ void ValidateRequest(const GenerationRequest& request) {
   CheckRange("AcceptOptions::alpha", static_cast<double>(request.accept.alpha), 0, 1e6);
   CheckRange("GenerationRequest::draft_p_min", static_cast<double>(request.draft_p_min), 0, 1);
   CheckRange("GenerationRequest::max_nodes", request.max_nodes, 0, load::kMaxRows - 1);
+  CheckRange("DynamicTreeOptions::nodes", request.dynamic.nodes, 1, load::kMaxRows - 1);
+  CheckRange("DynamicTreeOptions::depth", request.dynamic.depth, 1, tree::Topology::kMaxDepth);
+  CheckRange("DynamicTreeOptions::width", request.dynamic.width, 1, 64);
   CheckRange("LookupOptions::max_tokens", request.lookup.max_tokens, 0, 64);
   CheckRange("LookupOptions::min_match", request.lookup.min_match, 1, 64);
   CheckRange("GenerationRequest::num_logprobs", request.num_logprobs, -1, 64);

@@ -24,10 +24,12 @@ class Scheduling {
   }
 
  private:
+  static int32_t SlotsOf(const RequestState& request) { return std::max(request.tree_rows, request.tree_slots); }
+
   // Blocks that a request may need on top of what it has, for its next step: a chunk of its prompt, or a tree.
   int32_t NeedOf(const RequestState& request) const {
-    const int32_t rows = request.num_left > 0 ? std::min(request.num_left, limits_.prompt_rows) : request.tree_rows;
-    return std::max(0, BlocksOf(int64_t{request.length} + rows) - request.num_blocks) + request.num_copies;
+    const int32_t slots = request.num_left > 0 ? std::min(request.num_left, limits_.prompt_rows) : SlotsOf(request);
+    return std::max(0, BlocksOf(int64_t{request.length} + slots) - request.num_blocks) + request.num_copies;
   }
 
   // Preempts the youngest until the others' next steps fit.
@@ -51,7 +53,7 @@ class Scheduling {
   // where nobody may be preempted, for all that it may come to use.
   int32_t AdmissionNeed(const RequestState& request) const {
     if (!limits_.may_preempt) return BlocksOf(request.most_slots);
-    const int64_t slots = int64_t{request.length} + request.num_left + request.tree_rows;
+    const int64_t slots = int64_t{request.length} + request.num_left + SlotsOf(request);
     return BlocksOf(std::min<int64_t>(slots, request.most_slots)) + 1;
   }
 

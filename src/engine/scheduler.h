@@ -18,6 +18,7 @@ struct RequestState {
   bool is_held = false;    // waiting: another one is computing the beginning of its prompt
   int32_t num_left = 0;    // prompt rows that are still to be computed
   int32_t tree_rows = 1;   // most rows of a step when it decodes, the root included
+  int32_t tree_slots = 0;  // slots behind the committed ones that such a step uses, where more than tree_rows
   int32_t length = 0;      // positions committed
   int32_t num_blocks = 0;  // in its table
   int32_t num_own = 0;     // blocks that nobody else uses: what a preemption frees

@@ -31,10 +31,11 @@ struct StepContext {
 // What a sequence does in a step. Its block table must have room for the rows.
 struct Part {
   sequence::Sequence* sequence = nullptr;
-  int32_t prompt_rows = 0;             // rows of its known tokens to compute; 0: it decodes
-  int32_t tree_rows = 0;               // most rows of its tree, the root included
-  draft::StaticTree* shape = nullptr;  // for drafters that fill one
-  AutoTrees* auto_trees = nullptr;     // chooses the shape, where set
+  int32_t prompt_rows = 0;                      // rows of its known tokens to compute; 0: it decodes
+  int32_t tree_rows = 0;                        // most rows of its tree, the root included
+  draft::StaticTree* shape = nullptr;           // for drafters that fill one
+  AutoTrees* auto_trees = nullptr;              // chooses the shape, where set
+  const DynamicTreeOptions* dynamic = nullptr;  // for drafters that grow trees, in place of a shape
   // An error of this sequence alone: a number is not finite, or does not fit the type of keys and values. The sequence
   // must not be used again.
   std::exception_ptr error = nullptr;

@@ -17,6 +17,7 @@ namespace hydrant::engine {
 namespace {
 
 constexpr const char* kAuto = "auto";
+constexpr const char* kDynamic = "dynamic";
 
 // The heads' own tree, or a published one, cut to their depth. (A tree that the user names is never cut.)
 tree::NamedTopology DefaultTree(const std::string& folder, int32_t heads) {
@@ -96,21 +97,22 @@ std::unique_ptr<AutoTrees> MakeAutoTrees(load::LoadedModel& loaded, const tree::
 }  // namespace
 
 int32_t TreePlan::max_rows() const {
+  if (is_dynamic) return 1 + dynamic_nodes;
   return auto_trees != nullptr ? auto_trees->max_rows() : shape->whole().num_nodes();
-}
-
-int32_t TreePlan::max_depth() const {
-  return auto_trees != nullptr ? auto_trees->max_depth() : shape->whole().max_depth();
 }
 
 Trees::Trees(load::LoadedModel& loaded)
     : limits_{.num_heads = loaded.drafter->max_depth(),
               .vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size),
               .max_nodes = load::kMaxRows},
+      grows_trees_(loaded.drafter->GrowsTrees()),
+      drafter_(loaded.drafter->name()),
       named_(loaded.options.tree) {
-  const tree::NamedTopology tree = DefaultTree(loaded.options.draft, limits_.num_heads);
+  tree::Limits usual = limits_;
+  usual.num_heads = loaded.drafter->usual_depth();
+  const tree::NamedTopology tree = DefaultTree(loaded.options.draft, usual.num_heads);
   default_ = Fixed(tree, "tree '" + tree.name + "'");
-  auto_trees_ = MakeAutoTrees(loaded, limits_);
+  auto_trees_ = MakeAutoTrees(loaded, usual);
   if (!named_.empty() && named_ != kAuto) static_cast<void>(For({}));
 }
 
@@ -119,6 +121,14 @@ TreePlan Trees::Fixed(tree::NamedTopology tree, const std::string& where) const 
   TreePlan plan{.name = std::move(tree.name), .choices = tree::ToJson(tree.topology), .shape = nullptr};
   plan.shape = std::make_shared<draft::StaticTree>(std::move(tree.topology));
   return plan;
+}
+
+TreePlan Trees::Dynamic(const GenerationRequest& request) const {
+  if (!grows_trees_) {
+    throw UserError("the tree is \"dynamic\", and " + drafter_ + " heads fill trees of a given shape",
+                    "name a preset, a file or a list of paths, or leave it out");
+  }
+  return {.name = kDynamic, .choices = "[]", .is_dynamic = true, .dynamic_nodes = request.dynamic.nodes};
 }
 
 TreePlan Trees::For(const GenerationRequest& request) const {
@@ -130,6 +140,7 @@ TreePlan Trees::For(const GenerationRequest& request) const {
     throw UserError("the tree is \"auto\" with typical acceptance, whose text would depend on measured times",
                     "name another tree, or leave it out for the heads' default one");
   }
+  if (name == kDynamic) return Dynamic(request);
   tree::NamedTopology tree = tree::ParseTree(name);
   const std::string where = "tree '" + tree.name + "'";
   return Fixed(std::move(tree), where);

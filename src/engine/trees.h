@@ -16,11 +16,12 @@ namespace hydrant::engine {
 struct TreePlan {
   std::string name;     // "auto", preset name, file name or "custom"
   std::string choices;  // its paths as a JSON list; "[]" for auto
-  std::shared_ptr<draft::StaticTree> shape;
+  std::shared_ptr<draft::StaticTree> shape = nullptr;
   AutoTrees* auto_trees = nullptr;  // set: it chooses, and `shape` is not used
+  bool is_dynamic = false;          // GenerationRequest::dynamic, and no shape
+  int32_t dynamic_nodes = 0;        // of it
 
   int32_t max_rows() const;  // of its largest tree, the root included
-  int32_t max_depth() const;
 };
 
 // The trees of one model with its heads.
@@ -38,10 +39,13 @@ class Trees {
 
  private:
   TreePlan Fixed(tree::NamedTopology tree, const std::string& where) const;
+  TreePlan Dynamic(const GenerationRequest& request) const;
 
   tree::Limits limits_;
-  std::string named_;  // EngineOptions::tree
-  TreePlan default_;   // of typical acceptance, where none is named
+  bool grows_trees_;     // the drafter makes dynamic ones
+  std::string drafter_;  // its name
+  std::string named_;    // EngineOptions::tree
+  TreePlan default_;     // of typical acceptance, where none is named
   std::unique_ptr<AutoTrees> auto_trees_;
 };
 

@@ -79,12 +79,13 @@ class Draft {
     input.output = output_;
     input.sampling = &sampling_;
     input.noise = &noise_;
-    input.budget = {.max_nodes = shape_.whole().num_nodes(), .max_depth = depth};
+    const int32_t nodes = shape_.whole().num_nodes();
+    input.budget = {.max_nodes = nodes, .max_depth = depth, .max_slots = nodes + 1};
     input.shape = &shape_;
     input.tree = &tree_;
     drafter_->Propose(std::span(&input, 1));
   }
-  void Logits(Matrix& out) { draft::HeadLogits(*drafter_, *state_, {1}, out); }
+  void Logits(Matrix& out) { draft::HeadLogits(*drafter_, *state_, {.table = &table_}, {1}, out); }
   int32_t depths() const { return shape_.whole().max_depth(); }
 
  private:

@@ -16,9 +16,9 @@ namespace {
 void CheckPath(const load::LoadedModel& loaded, const std::vector<int32_t>& path) {
   if (path.empty()) return;
   if (!loaded.drafter) throw UserError("EvalLogits::path needs heads", "name their folder with EngineOptions::draft");
-  if (static_cast<int64_t>(path.size()) > loaded.drafter->max_depth()) {
+  if (static_cast<int64_t>(path.size()) > loaded.drafter->usual_depth()) {
     throw UserError("EvalLogits::path has " + std::to_string(path.size()) + " tokens, but there are " +
-                    std::to_string(loaded.drafter->max_depth()) + " heads");
+                    std::to_string(loaded.drafter->usual_depth()) + " heads");
   }
   for (const int32_t token : path) {
     if (token < 0 || token >= loaded.info.vocab_size) {
@@ -48,7 +48,7 @@ EvalLogitsResult EvalLogits(load::LoadedModel& loaded, const std::vector<int32_t
   load::CheckPrompt(loaded, prompt_ids);
   CheckPath(loaded, path);
   const auto length = static_cast<int32_t>(prompt_ids.size());
-  kv::BlockPool pool(loaded.kv_shape, length / kernels::kBlockPositions + 1);
+  kv::BlockPool pool(loaded.kv_shape, (length + tree::Topology::kMaxDepth) / kernels::kBlockPositions + 1);
   kv::BlockTable table(&pool);
   const bool reserved = table.Reserve(length);
   HYDRANT_CHECK(reserved);
@@ -74,7 +74,7 @@ EvalLogitsResult EvalLogits(load::LoadedModel& loaded, const std::vector<int32_t
   if (!state) return result;
   std::vector<int32_t> root_and_path{result.root};
   root_and_path.insert(root_and_path.end(), path.begin(), path.end());
-  draft::HeadLogits(*loaded.drafter, *state, std::move(root_and_path), result.head_logits);
+  draft::HeadLogits(*loaded.drafter, *state, loaded.DraftKvIn(table), std::move(root_and_path), result.head_logits);
   return result;
 }
 

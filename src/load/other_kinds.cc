@@ -24,7 +24,7 @@ using base::Json;
 constexpr const char* kTakesFolders =
     "Hydrant reads Hugging Face folders, config.json with .safetensors or .bin weights: "
     "hf download ORG/NAME --local-dir DIR";
-constexpr const char* kRunsHeads = "this version runs Medusa, Hydra and Hydra++ heads (docs/formats.md)";
+constexpr const char* kRunsHeads = "this version runs Medusa, Hydra, Hydra++, EAGLE and EAGLE-3 heads (docs/formats.md)";
 
 // --- Files ---
 
@@ -163,10 +163,12 @@ std::string Architectures(const Json& config) {
 
 bool Contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-// Heads that are known and not run, or nothing.
+// Heads that are known and not run, or nothing. EAGLE heads under names that this version does not read are among them.
 std::optional<std::string> OtherHeads(const Contents& c) {
   const std::string type = TextOf(c.config, "model_type"), architectures = Architectures(c.config);
   const std::string speculators = TextOf(c.config, "speculators_model_type");
+  const bool has_layer = c.Any("midlayer.") || c.Any("layers.0.");
+  if (c.Has("fc.weight") && has_layer) return std::nullopt;  // EAGLE heads that are run
   if (c.config.contains("speculators_config") || !speculators.empty()) {
     const bool eagle = speculators.empty() || speculators.starts_with("eagle");
     const bool third = speculators == "eagle3" || c.config.contains("draft_vocab_size") || c.Has("d2t");

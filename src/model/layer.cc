@@ -18,17 +18,20 @@ void InputByKind::Reserve(const kernels::KernelTable& table, int64_t rows, int64
   }
 }
 
-LayerRunner::LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::span<const LayerWeights> layers)
+LayerRunner::LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::span<const LayerWeights> layers,
+                         int64_t attention_width)
     : table_(queue->table),
       num_threads_(queue->pool->num_threads()),
       config_(config),
+      attention_width_(attention_width),
       workspaces_(num_threads_),
       inner_workspaces_(num_threads_) {
   for (Workspace& workspace : workspaces_.all()) {
     for (const LayerWeights& layer : layers) {
-      for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.gate, &layer.up}) {
-        workspace.hidden.Uses(*linear);
+      for (const Linear* linear : {&layer.q, &layer.k, &layer.v}) {
+        (attention_width > 0 ? workspace.attention : workspace.hidden).Uses(*linear);
       }
+      for (const Linear* linear : {&layer.gate, &layer.up}) workspace.hidden.Uses(*linear);
       for (const Linear* linear : {&layer.gate, &layer.up}) workspace.last.Uses(*linear);
       workspace.context.Uses(layer.o);
     }
@@ -58,6 +61,7 @@ void LayerRunner::Reserve(std::span<const kernels::RowKv> kv_rows, int64_t outpu
   for (Workspace& workspace : workspaces_.Choose(kernels::AreInputsAlone(rows, config_.hidden_size))) {
     workspace.normed.Resize(workspace.hidden.UsesFloats() ? rows : 0, config_.hidden_size);
     workspace.hidden.Reserve(*table_, rows, config_.hidden_size);
+    if (attention_width_ > 0) workspace.attention.Reserve(*table_, rows, attention_width_);
     if (outputs < rows) workspace.last.Reserve(*table_, outputs, config_.hidden_size);
     workspace.context.Reserve(*table_, outputs, q_width);
   }
@@ -71,18 +75,23 @@ void LayerRunner::Rotate(kernels::Queue& queue, std::span<const int32_t> positio
   kernels::RopeTable(queue, positions, inv_freq, rotation_.cos, rotation_.sin);
 }
 
-void LayerRunner::Run(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x) {
-  Attend(queue, weights, kv, x);
+void LayerRunner::Run(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x,
+                      kernels::ConstRows attention_input) {
+  Attend(queue, weights, kv, x, attention_input);
   FeedForward(queue, weights, x.Part(x.rows - num_inner_, num_inner_));
 }
 
 void LayerRunner::Attend(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv,
-                         kernels::Rows x) {
+                         kernels::Rows x, kernels::ConstRows attention_input) {
   const kernels::Weight q = weights.q.view(), k = weights.k.view(), v = weights.v.view(), o = weights.o.view();
   Workspace& workspace = workspaces_.Of(queue);
   kernels::Queue own = workspaces_.QueueFor(queue);
-  kernels::MatmulInput& normed = workspace.hidden.For(q);
-  normed.LoadNormed(own, x, weights.input_norm, config_.rms_norm_eps, workspace.normed);
+  kernels::MatmulInput& normed = (attention_width_ > 0 ? workspace.attention : workspace.hidden).For(q);
+  if (attention_width_ > 0) {
+    normed.Load(own, attention_input);
+  } else {
+    normed.LoadNormed(own, x, weights.input_norm, config_.rms_norm_eps, workspace.normed);
+  }
   const kernels::QkvJobs jobs{{&q, weights.q.bias, q_}, {&k, weights.k.bias, k_}, {&v, weights.v.bias, v_}};
   const int64_t first = x.rows - num_inner_;
   const auto rotation = [&](int64_t begin, int64_t count) {

@@ -33,8 +33,9 @@ class InputByKind {
 
 class LayerRunner {
  public:
-  // `queue` and `layers` must outlive this.
-  LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::span<const LayerWeights> layers);
+  // `queue` and `layers` must outlive this. `attention_width`: of the rows that Run gets as `attention_input`.
+  LayerRunner(kernels::Queue* queue, const ModelConfig& config, std::span<const LayerWeights> layers,
+              int64_t attention_width = 0);
 
   // Makes room and a plan for a pass over `rows`, which must stay as they are until the pass is over. Only the last
   // `outputs` rows go through the whole layer; of the other rows only the keys and values are needed. Call it outside
@@ -43,16 +44,20 @@ class LayerRunner {
   void Rotate(kernels::Queue& queue, std::span<const int32_t> positions, std::span<const float> inv_freq);
 
   // Replaces the last `outputs` rows of x [R, D] by layer(x); the other rows of x stay. Writes the keys and values of
-  // all rows into `kv` first, so rows of one call see each other.
-  void Run(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x);
+  // all rows into `kv` first, so rows of one call see each other. `attention_input` [R, attention_width]: what q, k and
+  // v read in place of the normed rows of x (EAGLE's draft layers).
+  void Run(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x,
+           kernels::ConstRows attention_input = {});
 
  private:
-  void Attend(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x);
+  void Attend(kernels::Queue& queue, const LayerWeights& weights, const kernels::KvLayer& kv, kernels::Rows x,
+              kernels::ConstRows attention_input);
   void FeedForward(kernels::Queue& queue, const LayerWeights& weights, kernels::Rows x);
 
   // Rows made ready for products.
   struct Workspace {
     InputByKind hidden;         // [R, D]
+    InputByKind attention;      // [R, attention_width]
     InputByKind last, context;  // [R', D] where R' < R, [R', H * Dh]
     Matrix normed;              // [R, D] where weights are floats
   };
@@ -64,6 +69,7 @@ class LayerRunner {
   const kernels::KernelTable* table_;
   int num_threads_;
   ModelConfig config_;
+  int64_t attention_width_;
   std::span<const kernels::RowKv> kv_rows_;  // [R]
   int64_t num_inner_ = 0;                    // R': rows that go through the whole layer
   kernels::AttentionPlan plan_;              // of the rows that go through the whole layer

@@ -272,10 +272,21 @@ ModelConfig ReadModelConfig(const std::string& folder) {
     if (base::IsThere(path)) throw FileError(folder, "is a file, expected a model folder");
     throw FileError(folder, "no such folder", base::MissingPathHint(folder));
   }
+  const std::string file = (path / "config.json").string();
+  const Json json = ReadSmallJson(file);
+  ModelConfig result = ModelConfigOf(JsonView(json, file));
+  const std::string generation_file = (path / "generation_config.json").string();
+  if (base::IsThere(generation_file)) {
+    const Json generation = ReadSmallJson(generation_file);
+    if (!generation.is_object()) JsonView(generation, generation_file).Fail("an object");
+    ReadTokenIds(JsonView(generation, generation_file), &result.generation_eos_token_ids, &result);
+  }
+  return result;
+}
+
+ModelConfig ModelConfigOf(const JsonView& config) {
   ModelConfig result;
-  result.file = (path / "config.json").string();
-  const Json json = ReadSmallJson(result.file);
-  const JsonView config(json, result.file);
+  result.file = config.file();
   result.family = ReadFamily(config);
   if (config.Has("_name_or_path")) result.name_or_path = config.At("_name_or_path").String();
   RefuseQuantization(config);
@@ -287,13 +298,6 @@ ModelConfig ReadModelConfig(const std::string& folder) {
   result.tied_embeddings = BoolOr(config, "tie_word_embeddings", false);
   ReadBiases(config, &result);
   ReadTokenIds(config, &result.config_eos_token_ids, &result);
-
-  const std::string generation_file = (path / "generation_config.json").string();
-  if (base::IsThere(generation_file)) {
-    const Json generation = ReadSmallJson(generation_file);
-    if (!generation.is_object()) JsonView(generation, generation_file).Fail("an object");
-    ReadTokenIds(JsonView(generation, generation_file), &result.generation_eos_token_ids, &result);
-  }
   return result;
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json_fwd.h"
+
 namespace hydrant::model {
 
 enum class Family : uint8_t { kLlama, kMistral, kQwen2, kQwen3 };
@@ -49,6 +51,9 @@ struct ModelConfig {
 // Reads folder/config.json and folder/generation_config.json (optional). Throws FileError naming file, key, what was
 // expected and found; an unknown model_type, activation or rope type (dynamic, yarn, longrope) is refused by name.
 ModelConfig ReadModelConfig(const std::string& folder);
+
+// What a config.json says, or an object inside one: without generation_config.json.
+ModelConfig ModelConfigOf(const base::JsonView& config);
 
 // vocab_size of folder/config.json alone; 0 where the folder has no config.json, or that has no such number.
 int64_t VocabSizeOf(const std::string& folder);

@@ -139,6 +139,16 @@ Topology Topology::FromPaths(std::span<const std::vector<int32_t>> paths, const 
   return topology;
 }
 
+Topology Topology::FromParents(std::span<const NodeId> parents) {
+  HYDRANT_CHECK(!parents.empty() && parents[0] == -1);
+  Topology topology;
+  for (const NodeId parent : parents.subspan(1)) {
+    HYDRANT_CHECK(parent >= 0 && parent < topology.num_nodes());
+    topology.Append(parent, topology.num_children_[static_cast<size_t>(parent)]);
+  }
+  return topology;
+}
+
 // Parents must come in ascending order and children in order of rank.
 void Topology::Append(NodeId parent, int32_t rank) {
   const auto p = static_cast<size_t>(parent);

@@ -26,6 +26,10 @@ class Topology {
   // rank, depth above kMaxDepth, more than kMaxNodes nodes.
   static Topology FromPaths(std::span<const std::vector<int32_t>> paths, const std::string& where = "tree");
 
+  // From the parent of each node [N], parents[0] == -1: ascending, so that nodes stand as above, and the children of a
+  // node have the ranks 0, 1, ...
+  static Topology FromParents(std::span<const NodeId> parents);
+
   static constexpr int32_t kMaxDepth = 64;
   static constexpr int32_t kMaxNodes = 4096;  // root included
 

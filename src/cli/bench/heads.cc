@@ -212,7 +212,7 @@ class HeadsBench {
     eval::HeadsOptions heads{.queue = what.queue, .base = what.base, .drafter = what.drafter};
     if (!options_.no_check) heads.portable = what.portable;
     heads.part_weights = eval::PartWeights(file, config, what.num_draft_vocab);
-    heads.tree = TreeFor(options_, what.drafter->max_depth());
+    heads.tree = TreeFor(options_, what.drafter->usual_depth());
     heads.context = options_.context;
     heads.kv_type = what.kv_type;
     heads.seconds = options_.bench.seconds;

@@ -19,15 +19,32 @@ constexpr std::array<std::string_view, 2> kRules = {"exact", "typical"};
 constexpr std::array<std::string_view, 2> kRoots = {"sampled", "argmax"};
 constexpr std::array<std::string_view, 2> kCandidates = {"coupled", "plain"};
 
+constexpr const char* kDynamicFlags[] = {"--draft-nodes", "--draft-depth", "--draft-width"};
+
+void AddDynamicTreeFlags(FlagSet& flags, DynamicTreeOptions& tree) {
+  const auto add = [&](const char* flag, int32_t most, int32_t* target, const std::string& help) {
+    flags.Value(
+        flag, "N",
+        [=](const std::string& value) { *target = static_cast<int32_t>(ParseInteger(flag, value, 1, most)); }, help);
+  };
+  add(kDynamicFlags[0], 511, &tree.nodes,
+      "Drafted tokens of a dynamic tree, the root not counted (default 59: EAGLE's total_token 60)");
+  add(kDynamicFlags[1], 64, &tree.depth, "Levels of a dynamic tree (default 8: EAGLE's depth 7)");
+  add(kDynamicFlags[2], 64, &tree.width,
+      "Tokens of each level that a dynamic tree goes on from, and candidates for each of them (default 10: EAGLE's "
+      "top_k 10)");
+}
+
 }  // namespace
 
 void AddDraftingFlags(FlagSet& flags, RunOptions& options) {
   flags.Repeated(
       "--tree", "TREE", [&options](const std::string& value) { options.trees.push_back(value); },
-      "Draft tree: auto (chosen while text is generated, by what steps take and give), a preset "
-      "('hydrant tree list'), a JSON file or a list of paths (default auto; with --accept typical the heads' "
+      "Draft tree: auto (chosen while text is generated, by what steps take and give), dynamic (grown from what the "
+      "drafts say, for EAGLE heads), a preset ('hydrant tree list'), a JSON file or a list of paths (default auto; with --accept typical the heads' "
       "trees.json, else mc_sim_7b_63); with --compare-plain several may be given, and the fastest is used");
   AddTreeMemoryFlag(flags, options.engine);
+  AddDynamicTreeFlags(flags, options.request.dynamic);
   flags.Repeated(
       "--draft-p-min", "X",
       [&options](const std::string& value) {
@@ -98,6 +115,12 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
     }
     if (options.compare_plain && !flags.Given("--lookup")) {
       throw UserError("--compare-plain needs drafts", "give --draft DIR, or --lookup N");
+    }
+  }
+  const bool is_dynamic = std::ranges::find(options.trees, "dynamic") != options.trees.end();
+  for (const char* flag : kDynamicFlags) {
+    if (flags.Given(flag) && !is_dynamic) {
+      throw UserError(fmt::format("{} is for dynamic trees only", flag), "add --tree dynamic, or leave it out");
     }
   }
   if (flags.Given("--lookup-min") && !flags.Given("--lookup")) {

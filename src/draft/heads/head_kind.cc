@@ -27,7 +27,10 @@ std::string Fill(std::string_view pattern, int32_t first, int32_t second) {
   return text;
 }
 
-Extent ExtentOf(Size size, int32_t head, const HeadsInfo& info, const model::ModelConfig& base, int64_t draft_rows) {
+Extent ExtentOf(Size size, const HeadPlace& place, const HeadsInfo& info, const model::ModelConfig& base,
+                int64_t draft_rows) {
+  const int32_t head = place.head;
+  const model::ModelConfig& layer = place.layer_config != nullptr ? *place.layer_config : base;
   switch (size) {
     case Size::kHiddenSize: return {base.hidden_size, "hidden_size"};
     case Size::kFirstInputs: {
@@ -35,6 +38,11 @@ Extent ExtentOf(Size size, int32_t head, const HeadsInfo& info, const model::Mod
       return {slices * base.hidden_size, std::to_string(slices) + " * hidden_size"};
     }
     case Size::kDraftRows: return {draft_rows, info.has_token_map ? "rows of the token map" : "vocab_size"};
+    case Size::kTwoHidden: return {2 * base.hidden_size, "2 * hidden_size"};
+    case Size::kThreeHidden: return {3 * base.hidden_size, "3 * hidden_size"};
+    case Size::kQueryRows: return {layer.num_heads * layer.head_dim, "num_attention_heads * head_dim"};
+    case Size::kKeyRows: return {layer.num_kv_heads * layer.head_dim, "num_key_value_heads * head_dim"};
+    case Size::kInnerSize: return {layer.intermediate_size, "intermediate_size"};
     case Size::kNone: break;
   }
   return {};
@@ -51,7 +59,7 @@ TensorRow WeightRow(const HeadTensor& tensor, const HeadPlace& place, const Head
   TensorRow row;
   row.name = NameOf(info, tensor, place.head, place.layer) + ".weight";
   for (const Size size : {tensor.outputs, tensor.inputs}) {
-    if (size != Size::kNone) row.shape.push_back(ExtentOf(size, place.head, info, base, draft_rows));
+    if (size != Size::kNone) row.shape.push_back(ExtentOf(size, place, info, base, draft_rows));
   }
   row.shard = tensor.shard;
   row.note = NoteOn(tensor, place.head);

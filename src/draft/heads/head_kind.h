@@ -23,15 +23,21 @@ namespace hydrant::draft {
 class Drafter;
 
 // What a row describes: a linear layer ("NAME.weight", and "NAME.bias" by `bias`), a vector ("NAME.weight"), a token
-// map ("NAME", integers), a whole decoder layer (names that begin with NAME: model/weights.h has its rows), or a tensor
+// map ("NAME", integers; kTokenOffsets: row j is token j + NAME[j]), a whole decoder layer (names that begin with NAME: model/weights.h has its rows), or a tensor
 // that may be there and is not used.
-enum class Form : uint8_t { kLinear, kVector, kTokenMap, kDecoderLayer, kUnused };
+enum class Form : uint8_t { kLinear, kVector, kTokenMap, kTokenOffsets, kDecoderLayer, kUnused };
 
 enum class Size : uint8_t {
   kNone,
   kHiddenSize,
   kFirstInputs,  // of head i's first block: the hidden state and i + 1 embeddings
   kDraftRows,    // tokens that heads draft: vocab_size, or the rows of a token map
+  kTwoHidden,    // 2 * hidden_size
+  kThreeHidden,  // 3 * hidden_size
+  // Of HeadPlace::layer_config.
+  kQueryRows,
+  kKeyRows,
+  kInnerSize,
 };
 
 enum class Bias : uint8_t { kNone, kRequired, kOptional };
@@ -77,7 +83,7 @@ struct HeadPlace {
   model::LayerWeights* decoder_layer = nullptr;
   // The block of the same head that released files repeat here: one module, stored once or several times.
   model::Linear* tied_to = nullptr;
-  const model::ModelConfig* layer_config = nullptr;  // of decoder_layer
+  const model::ModelConfig* layer_config = nullptr;  // of decoder_layer, or of the layer that a matrix belongs to
 };
 
 // The weights of one kind, loaded or not.

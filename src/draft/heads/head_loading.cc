@@ -32,9 +32,10 @@ int64_t TokenAt(const TensorView& view, size_t index) {
   return id;
 }
 
-// Reads an i64 (or i32) token map and checks that every id is a token and appears once.
-std::vector<int32_t> ReadTokenMap(const checkpoint::TensorSource& tensors, const std::string& name,
-                                  int64_t vocab_size) {
+// Reads an i64 (or i32) token map and checks that every id is a token and appears once. `are_offsets`: id j is stored as
+// its distance from j.
+std::vector<int32_t> ReadTokenMap(const checkpoint::TensorSource& tensors, const std::string& name, int64_t vocab_size,
+                                  bool are_offsets) {
   const checkpoint::StoredTensor* stored = tensors.Find(name);
   HYDRANT_CHECK(stored != nullptr);
   const TensorView& view = stored->view;
@@ -46,8 +47,11 @@ std::vector<int32_t> ReadTokenMap(const checkpoint::TensorSource& tensors, const
   std::vector<int32_t> map(static_cast<size_t>(view.shape[0]));
   std::vector<bool> seen(static_cast<size_t>(vocab_size), false);
   for (size_t j = 0; j < map.size(); ++j) {
-    const int64_t id = TokenAt(view, j);
-    if (id < 0 || id >= vocab_size || seen[static_cast<size_t>(id)]) {
+    const int64_t stored_id = TokenAt(view, j);
+    // In a file an offset may be any number: one that leaves the vocabulary must not overflow.
+    const bool overflows = are_offsets && (stored_id > vocab_size || stored_id < -vocab_size);
+    const int64_t id = are_offsets && !overflows ? stored_id + static_cast<int64_t>(j) : stored_id;
+    if (overflows || id < 0 || id >= vocab_size || seen[static_cast<size_t>(id)]) {
       throw FileError(stored->file, "tensor '" + name + "' maps row " + std::to_string(j) + " to token " +
                                         std::to_string(id) + ", expected each token of 0 .. " +
                                         std::to_string(vocab_size - 1) + " at most once");
@@ -73,7 +77,8 @@ class HeadReader {
   void ReadAll(HeadWeights& weights) {
     if (file_.info.has_token_map) {
       const std::string name = draft::NameOf(file_.info, kTokenMap, 0, 0);
-      weights.token_map = ReadTokenMap(*file_.tensors, name, base_.config.vocab_size);
+      const bool are_offsets = file_.info.rows->Find(kTokenMap)->form == Form::kTokenOffsets;
+      weights.token_map = ReadTokenMap(*file_.tensors, name, base_.config.vocab_size, are_offsets);
       draft_rows_ = static_cast<int64_t>(weights.token_map.size());
       loader_.Ignore(name);
     }

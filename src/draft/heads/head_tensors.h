@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/tensor_source.h"
+#include "model/model_config.h"
 
 namespace hydrant::draft {
 
@@ -32,8 +33,12 @@ struct HeadsInfo {
   bool tied_blocks = false;  // blocks 2..L of each head are one block
   bool has_token_map = false;
   int64_t hidden_layer_offset = 0;
-  double rope_theta = 10000.0;                        // prefix layer
-  int64_t num_kv_heads = 0;                           // likewise; 0: as its key projection has rows
+  double rope_theta = 10000.0;         // prefix layer
+  int64_t num_kv_heads = 0;            // likewise; 0: as its key projection has rows
+  std::vector<int64_t> hidden_layers;  // EAGLE-3: as the config lists them; empty: the authors' rule
+  bool hidden_layers_are_inputs = false, hidden_layers_are_outputs = false;  // neither: the file does not say
+  bool norm_before_residual = false;                                         // EAGLE-3 of the speculators library
+  std::shared_ptr<const model::ModelConfig> layer;                           // EAGLE: of its layer
   std::string base_model;                             // base_model_name_or_path: information, never followed
   std::vector<std::pair<std::string, double>> facts;  // settings that only its kind has: for `inspect`
   std::vector<std::string> warnings;

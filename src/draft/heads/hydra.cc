@@ -314,7 +314,7 @@ class Hydra : public Drafter {
     for (size_t e = first; e < last; ++e) {
       const ProposeInput& input = inputs[static_cast<size_t>(expanded_[e].input)];
       const int32_t k = input.tree->topology.num_children()[static_cast<size_t>(expanded_[e].node)];
-      ranker_.Add(input, static_cast<int64_t>(input.output.size()) + depth, k);
+      ranker_.Add(input, static_cast<int64_t>(input.output.size()) + depth, k, input.min_probability > 0);
     }
     return ranker_.Output(queue_->pool->num_threads(), static_cast<int64_t>(last - first),
                           weights_.heads[static_cast<size_t>(depth)].rest.lm_head.outputs());

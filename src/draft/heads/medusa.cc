@@ -71,7 +71,7 @@ class IndependentHeads : public Drafter {
       for (const ProposeInput& input : inputs) {
         const tree::Topology& topology = input.tree->topology;
         const int32_t k = head < topology.max_depth() ? topology.max_children_at(head) : 0;
-        ranker.Add(input, static_cast<int64_t>(input.output.size()) + head, k);
+        ranker.Add(input, static_cast<int64_t>(input.output.size()) + head, k, input.min_probability > 0);
       }
     }
     RunHeads(deepest);

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/heads/eagle_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+#include "draft/heads/eagle.h"
+#include "hydrant/error.h"
+#include "model/decoder.h"
+
+namespace hydrant::draft {
+namespace {
+
+using checkpoint::ShardAxis;
+
+constexpr std::string_view kFc = "fc", kQuery = "q", kKey = "k", kValue = "v", kOutput = "o";
+constexpr std::string_view kGate = "gate", kUp = "up", kDown = "down";
+constexpr std::string_view kInputNorm = "input_norm", kHiddenNorm = "hidden_norm", kPostNorm = "post_norm",
+                           kNorm = "norm";
+constexpr const char* kIdsKey = "eagle_aux_hidden_state_layer_ids";
+constexpr const char* kReadingKey = "eagle_aux_hidden_state_layer_ids_are";  // ours: settles what the numbers mean
+
+constexpr HeadTensor Matrix(std::string_view role, const char* name, Size outputs, Size inputs, ShardAxis shard,
+                            Bias bias = Bias::kOptional) {
+  return {.role = role, .name = name, .outputs = outputs, .inputs = inputs, .bias = bias, .shard = shard};
+}
+
+constexpr HeadTensor Norm(std::string_view role, const char* name) {
+  return {.role = role, .name = name, .form = Form::kVector, .outputs = Size::kHiddenSize};
+}
+
+constexpr HeadTensor Unused(const char* name) { return {.role = "unused", .name = name, .form = Form::kUnused}; }
+
+// The authors' spelling. Some exports keep a rotary table.
+constexpr HeadTensor kFirst[] = {
+    Matrix(kFc, "fc", Size::kHiddenSize, Size::kTwoHidden, ShardAxis::kOutputs),
+    Matrix(kQuery, "layers.0.self_attn.q_proj", Size::kQueryRows, Size::kHiddenSize, ShardAxis::kOutputs),
+    Matrix(kKey, "layers.0.self_attn.k_proj", Size::kKeyRows, Size::kHiddenSize, ShardAxis::kOutputs),
+    Matrix(kValue, "layers.0.self_attn.v_proj", Size::kKeyRows, Size::kHiddenSize, ShardAxis::kOutputs),
+    Matrix(kOutput, "layers.0.self_attn.o_proj", Size::kHiddenSize, Size::kQueryRows, ShardAxis::kInputs),
+    Matrix(kGate, "layers.0.mlp.gate_proj", Size::kInnerSize, Size::kHiddenSize, ShardAxis::kOutputs),
+    Matrix(kUp, "layers.0.mlp.up_proj", Size::kInnerSize, Size::kHiddenSize, ShardAxis::kOutputs),
+    Matrix(kDown, "layers.0.mlp.down_proj", Size::kHiddenSize, Size::kInnerSize, ShardAxis::kInputs),
+    Norm(kPostNorm, "layers.0.post_attention_layernorm"),
+    Unused("layers.0.self_attn.rotary_emb.inv_freq"),
+};
+
+// EAGLE-3: the authors call the layer "midlayer", the speculators library "layers.0".
+struct ThirdNames {
+  const char *q, *k, *v, *o, *gate, *up, *down, *input_norm, *hidden_norm, *post_norm, *rotary;
+};
+
+constexpr std::array<HeadTensor, 16> ThirdRows(const ThirdNames& names) {
+  return {Matrix(kFc, "fc", Size::kHiddenSize, Size::kThreeHidden, ShardAxis::kOutputs),
+          Matrix(kQuery, names.q, Size::kQueryRows, Size::kTwoHidden, ShardAxis::kOutputs),
+          Matrix(kKey, names.k, Size::kKeyRows, Size::kTwoHidden, ShardAxis::kOutputs),
+          Matrix(kValue, names.v, Size::kKeyRows, Size::kTwoHidden, ShardAxis::kOutputs),
+          Matrix(kOutput, names.o, Size::kHiddenSize, Size::kQueryRows, ShardAxis::kInputs),
+          Matrix(kGate, names.gate, Size::kInnerSize, Size::kHiddenSize, ShardAxis::kOutputs),
+          Matrix(kUp, names.up, Size::kInnerSize, Size::kHiddenSize, ShardAxis::kOutputs),
+          Matrix(kDown, names.down, Size::kHiddenSize, Size::kInnerSize, ShardAxis::kInputs),
+          Norm(kInputNorm, names.input_norm),
+          Norm(kHiddenNorm, names.hidden_norm),
+          Norm(kPostNorm, names.post_norm),
+          Norm(kNorm, "norm"),
+          Matrix(kSharedLmHead, "lm_head", Size::kDraftRows, Size::kHiddenSize, ShardAxis::kVocabulary, Bias::kNone),
+          {.role = kTokenMap, .name = "d2t", .form = Form::kTokenOffsets},
+          Unused("t2d"),
+          Unused(names.rotary)};
+}
+
+constexpr auto kThird = ThirdRows(
+    {"midlayer.self_attn.q_proj", "midlayer.self_attn.k_proj", "midlayer.self_attn.v_proj", "midlayer.self_attn.o_proj",
+     "midlayer.mlp.gate_proj", "midlayer.mlp.up_proj", "midlayer.mlp.down_proj", "midlayer.input_layernorm",
+     "midlayer.hidden_norm", "midlayer.post_attention_layernorm", "midlayer.self_attn.rotary_emb.inv_freq"});
+constexpr auto kThirdLayers = ThirdRows(
+    {"layers.0.self_attn.q_proj", "layers.0.self_attn.k_proj", "layers.0.self_attn.v_proj", "layers.0.self_attn.o_proj",
+     "layers.0.mlp.gate_proj", "layers.0.mlp.up_proj", "layers.0.mlp.down_proj", "layers.0.input_layernorm",
+     "layers.0.hidden_norm", "layers.0.post_attention_layernorm", "layers.0.self_attn.rotary_emb.inv_freq"});
+
+constexpr HeadLayout kLayouts[] = {{.name = "eagle", .tensors = kFirst},
+                                   {.name = "eagle3", .tensors = kThird},
+                                   {.name = "eagle3, speculators", .tensors = kThirdLayers}};
+
+// By its tensors; null: no EAGLE heads.
+const HeadLayout* LayoutOf(const checkpoint::TensorSource& tensors) {
+  if (tensors.Find("fc.weight") == nullptr) return nullptr;
+  if (tensors.Find("midlayer.self_attn.q_proj.weight") != nullptr) return &kLayouts[1];
+  if (tensors.Find("layers.0.hidden_norm.weight") != nullptr) return &kLayouts[2];
+  return tensors.Find("layers.0.self_attn.q_proj.weight") != nullptr ? &kLayouts[0] : nullptr;
+}
+
+bool IsThird(const HeadsInfo& info) { return info.rows != &kLayouts[0]; }
+
+// The list stands in the config itself, or in its 'eagle_config'.
+std::optional<base::JsonView> IdsIn(const base::JsonView& config) {
+  if (config.Has(kIdsKey)) return config.At(kIdsKey);
+  if (config.Has("eagle_config") && config.At("eagle_config").Has(kIdsKey))
+    return config.At("eagle_config").At(kIdsKey);
+  return std::nullopt;
+}
+
+void ReadConfig(const base::JsonView& config, HeadsInfo& info) {
+  const bool nested = config.Has("transformer_layer_config");  // the speculators library's
+  const base::JsonView layer = nested ? config.At("transformer_layer_config") : config;
+  info.layer = std::make_shared<const model::ModelConfig>(model::ModelConfigOf(layer));
+  if (info.layer->num_layers != 1) layer.At("num_hidden_layers").Fail("1, as EAGLE heads have one layer");
+  if (info.layer->qk_norm) layer.At("model_type").Fail("a layer without norms of queries and keys");
+  if (const auto ids = IdsIn(config)) info.hidden_layers = ids->IntList(-1, 4096);
+  if (config.Has("norm_before_residual")) info.norm_before_residual = config.At("norm_before_residual").Bool();
+  if (config.Has("norm_before_fc") && config.At("norm_before_fc").Bool()) {
+    config.At("norm_before_fc").Fail("false", "heads that norm the hidden states before 'fc' are not run");
+  }
+  info.hidden_layers_are_inputs = nested;  // speculators' files are vLLM's, which counts inputs
+  if (config.Has(kReadingKey)) {
+    const std::string reading = config.At(kReadingKey).String();
+    if (reading != "inputs" && reading != "outputs") config.At(kReadingKey).Fail("\"inputs\" or \"outputs\"");
+    info.hidden_layers_are_inputs = reading == "inputs";
+    info.hidden_layers_are_outputs = reading == "outputs";
+  }
+}
+
+bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* config, HeadsInfo& info) {
+  info.rows = LayoutOf(tensors);
+  if (info.rows == nullptr) return false;
+  info.layout = info.rows->name;
+  info.name = IsThird(info) ? "eagle3" : "eagle";
+  info.num_heads = info.num_layers = 1;
+  info.sequentially_dependent = true;
+  info.own_lm_heads = false;
+  info.shared_lm_head = IsThird(info);  // EAGLE-1 uses the base's
+  info.block_bias = false;              // biases are there or not
+  info.has_token_map = IsThird(info) && tensors.Find("d2t") != nullptr;
+  if (config != nullptr) ReadConfig(*config, info);
+  return true;
+}
+
+std::string Listed(const std::vector<int64_t>& numbers) {
+  std::string text;
+  for (const int64_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return "[" + text + "]";
+}
+
+// Which hidden states EAGLE-3 reads: those that enter three layers. The authors take layers 2, L / 2 and L - 3. Files
+// that list layers count inputs (vLLM) or outputs (SGLang, SpecForge: one less); where the numbers themselves do not
+// tell, nobody can.
+std::vector<int32_t> HiddenLayers(const HeadsInfo& info, const model::ModelConfig& base) {
+  const int64_t layers = base.num_layers;
+  const std::vector<int64_t> rule = {2, layers / 2, layers - 3}, rule_outputs = {1, layers / 2 - 1, layers - 4};
+  std::vector<int64_t> ids = info.hidden_layers;
+  if (ids.empty()) {
+    if (layers >= 7) return {rule.begin(), rule.end()};
+    throw FileError(info.config_file, "has no '" + std::string(kIdsKey) + "', and the base (" + base.file + ") has " +
+                                          std::to_string(layers) + " layers, fewer than EAGLE-3's own rule needs (7)");
+  }
+  if (ids.size() != 3) {
+    throw FileError(info.config_file, "'" + std::string(kIdsKey) + "' is " + Listed(ids) + ", expected 3 layers");
+  }
+  const auto [least, most] = std::ranges::minmax(ids);
+  const bool can_be_inputs = least >= 0 && most < layers, can_be_outputs = least >= -1 && most + 1 < layers;
+  bool are_inputs = info.hidden_layers_are_inputs;
+  if (!are_inputs && !info.hidden_layers_are_outputs) {
+    are_inputs = ids == rule || (ids != rule_outputs && !can_be_outputs);
+    const bool are_outputs = ids == rule_outputs || !can_be_inputs;
+    if (are_inputs == are_outputs) {
+      throw FileError(info.config_file,
+                      "'" + std::string(kIdsKey) + "' is " + Listed(ids) + " for a base of " + std::to_string(layers) +
+                          " layers, which may count what enters the layers (vLLM) or what leaves them (SGLang)",
+                      "add \"" + std::string(kReadingKey) + "\": \"inputs\" or \"outputs\" to the file");
+    }
+  }
+  if (are_inputs ? !can_be_inputs : !can_be_outputs) {
+    throw FileError(info.config_file, "'" + std::string(kIdsKey) + "' is " + Listed(ids) + ", but the base (" +
+                                          base.file + ") has " + std::to_string(layers) + " layers");
+  }
+  std::vector<int32_t> hidden;
+  for (const int64_t id : ids) hidden.push_back(static_cast<int32_t>(are_inputs ? id : id + 1));
+  return hidden;
+}
+
+std::unique_ptr<HeadWeights> Make(const HeadsFile& file, const model::ModelConfig& base) {
+  const HeadsInfo& info = file.info;
+  if (info.layer == nullptr) {
+    throw FileError(info.weights_file, "holds EAGLE heads, but there is no config.json beside it",
+                    "put the config.json that was published with the heads into the same folder");
+  }
+  if (info.layer->hidden_size != base.hidden_size) {
+    throw FileError(info.layer->file, "'hidden_size' is " + std::to_string(info.layer->hidden_size) +
+                                          ", expected the base's " + std::to_string(base.hidden_size) + " (" +
+                                          base.file + ")");
+  }
+  auto weights = std::make_unique<EagleWeights>(info);
+  weights->is_third = IsThird(info);
+  weights->norm_before_residual = info.norm_before_residual;
+  weights->config = *info.layer;
+  weights->hidden_layers = weights->is_third ? HiddenLayers(info, base) : std::vector<int32_t>{model::kAfterFinalNorm};
+  return weights;
+}
+
+}  // namespace
+
+constinit const HeadKind kEagleKind = {.name = "eagle",
+                                       .config_key = nullptr,
+                                       .layout_word = "layout",
+                                       .layouts = kLayouts,
+                                       .resolve = Resolve,
+                                       .check_config = nullptr,
+                                       .make = Make,
+                                       .published = {}};
+
+std::vector<HeadPlace> EagleWeights::Places() {
+  std::vector<HeadPlace> places;
+  const auto linear = [&](std::string_view role, model::Linear& target) {
+    places.push_back({.role = role, .linear = &target, .layer_config = &config});
+  };
+  const auto vector = [&](std::string_view role, std::vector<float>& target) {
+    places.push_back({.role = role, .vector = &target});
+  };
+  linear(kFc, fc);
+  if (is_third) {
+    vector(kInputNorm, layer.input_norm);
+    vector(kHiddenNorm, hidden_norm);
+  }
+  linear(kQuery, layer.q);
+  linear(kKey, layer.k);
+  linear(kValue, layer.v);
+  linear(kOutput, layer.o);
+  vector(kPostNorm, layer.post_attention_norm);
+  linear(kGate, layer.gate);
+  linear(kUp, layer.up);
+  linear(kDown, layer.down);
+  if (is_third) vector(kNorm, norm);
+  linear(is_third ? kSharedLmHead : kLmHead, head.lm_head);
+  return places;
+}
+
+std::unique_ptr<Drafter> EagleWeights::IntoDrafter(const model::ModelWeights& base, kernels::Queue* queue) {
+  return MakeEagle(std::move(*this), base, queue);
+}
+
+}  // namespace hydrant::draft

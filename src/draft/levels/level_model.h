@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A network that drafts level by level: EAGLE's layer, a small language model. Each row is a token; what comes out of
+// it are the logits of the next token and, where the network has one, a state that the rows of its children read.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "draft/heads/head_stack.h"
+#include "kv/kv_cache.h"
+#include "model/row_batch.h"
+
+namespace hydrant::draft {
+
+// One pass. Rows of committed tokens and rows of drafted ones never share a pass.
+struct LevelPass {
+  const model::RowBatch* rows = nullptr;
+  // What each row reads beside its token, [R, W]: for committed tokens what WantedLayers() gave, one layer behind the
+  // other; for drafted ones the state of the parent. Empty where the network reads tokens alone.
+  kernels::ConstRows inputs = {};
+  bool is_committed = false;
+  // Only the last so many rows give states and logits; of the others only keys and values are needed.
+  int64_t num_outputs = 0;
+  const HeadOutput* output = nullptr;  // null: no logits
+  // Where the network's own layers of keys and values are.
+  const kv::BlockPool* pool = nullptr;
+  int64_t first_layer = 0;
+};
+
+class LevelModel {
+ public:
+  virtual ~LevelModel() = default;
+
+  virtual const char* name() const = 0;
+  virtual std::vector<int32_t> WantedLayers() const { return {}; }
+  virtual std::vector<kv::LayerShape> KvLayers() const = 0;
+  virtual uint64_t weight_bytes() const = 0;
+  virtual uint64_t bytes_read() const = 0;
+  // Columns of the states; 0: the network has none.
+  virtual int64_t state_width() const { return 0; }
+  virtual int64_t num_logits() const = 0;  // V'
+  // Token of each logit; empty: its number.
+  virtual std::span<const int32_t> token_map() const { return {}; }
+  // Whether the row of position j reads token j + 1: EAGLE pairs the hidden state at j with the token chosen there.
+  virtual bool reads_next_token() const { return false; }
+
+  // Writes the states of the last num_outputs rows into `states` [num_outputs, state_width()].
+  virtual void Run(const LevelPass& pass, Matrix& states) = 0;
+};
+
+}  // namespace hydrant::draft
