@@ -113,11 +113,12 @@ struct GenerationRequest {
   // heads together give less; 0 = off. Under the exact rule this changes the speed only.
   float draft_p_min = 0.0F;
   LookupOptions lookup;  // exact rule only: it changes the speed, never the text
-  // Preset name, JSON file, literal list, "dynamic": grown from what the drafts say, or "auto": chosen step by step, by what steps take and give on this machine
-  // (docs/algorithms/tree_auto.md). Empty: EngineOptions::tree. Exact rule: it changes the speed, never the text.
+  // Preset name, JSON file, literal list, "dynamic": grown from what the drafts say, or "auto": chosen step by step, by
+  // what steps take and give on this machine (docs/algorithms/tree_auto.md). Empty: EngineOptions::tree. Exact rule: it
+  // changes the speed, never the text.
   std::string tree = {};
   DynamicTreeOptions dynamic = {};  // of the tree "dynamic"
-  int32_t max_nodes = 0;  // drafted tokens of a step, at most; 0: as many as the tree has
+  int32_t max_nodes = 0;            // drafted tokens of a step, at most; 0: as many as the tree has
   // Requests of one scope use each other's keys and values where their texts begin alike, and compute only what is new.
   // How long a prompt takes then tells what others of the scope have asked before. Empty: a scope of its own.
   std::string cache_scope = {};

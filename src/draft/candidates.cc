@@ -61,8 +61,7 @@ std::span<const int32_t> CandidateRanker::Candidates(int64_t r, std::span<const 
   probabilities_.clear();
   const sampling::TokenHistory history{.prompt = row.input->prompt, .output = row.input->output, .path = path};
   sampling::RankCandidates(Logits(r), *row.input->sampling, row.input->coupled, history, *row.input->noise,
-                           row.position, row.k, scratch_, candidates_,
-                           row.probabilities ? &probabilities_ : nullptr);
+                           row.position, row.k, scratch_, candidates_, row.probabilities ? &probabilities_ : nullptr);
   return candidates_;
 }
 

@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/paths.h"
+#include "checkpoint/tensor_source.h"
 #include "draft/heads/head_tensors.h"
 #include "hydrant/error.h"
 #include "tokenizer/tokenizer.h"
@@ -49,12 +51,23 @@ bool HoldsHeadsToo(const std::string& folder) {
   }
 }
 
+// EAGLE heads have the config of a language model and weights in files of a model's name.
+bool HoldsBaseTensors(const std::string& folder) {
+  try {
+    const std::vector<std::string> names = checkpoint::OpenHeadsFolder(folder)->Names();
+    return std::ranges::any_of(names, [](const std::string& name) { return name.starts_with("model."); });
+  } catch (const UserError&) {
+    return true;
+  }
+}
+
 }  // namespace
 
 FolderKind KindOf(const std::string& folder) {
   FolderKind kind;
   kind.tokenizer = tokenizer::HasTokenizer(folder);
   kind.base = HoldsBase(folder, kind.tokenizer);
+  if (kind.base && HoldsHeadsToo(folder)) kind.base = HoldsBaseTensors(folder);
   kind.heads = kind.base ? HoldsHeadsToo(folder) : (HasAny(folder, kHeadFiles) || HasAny(folder, kModelFiles));
   return kind;
 }

@@ -24,7 +24,8 @@ using base::Json;
 constexpr const char* kTakesFolders =
     "Hydrant reads Hugging Face folders, config.json with .safetensors or .bin weights: "
     "hf download ORG/NAME --local-dir DIR";
-constexpr const char* kRunsHeads = "this version runs Medusa, Hydra, Hydra++, EAGLE and EAGLE-3 heads (docs/formats.md)";
+constexpr const char* kRunsHeads =
+    "this version runs Medusa, Hydra, Hydra++, EAGLE and EAGLE-3 heads (docs/formats.md)";
 
 // --- Files ---
 
@@ -210,9 +211,9 @@ void RefuseAdapter(const std::string& folder, bool has_heads) {
 
 void RefuseHeadsAsBase(const std::string& folder, const Contents& c) {
   if (c.Any("model.")) return;  // a whole model with heads
-  const bool hydra = c.config.contains("hydra_head_arch");
+  const char* const kind = c.config.contains("hydra_head_arch") ? "Hydra" : c.Has("fc.weight") ? "EAGLE" : "Medusa";
   const std::string of = TextOf(c.config, "base_model_name_or_path");
-  throw FileError(folder, std::string("holds ") + (hydra ? "Hydra" : "Medusa") + " heads, expected a base model",
+  throw FileError(folder, std::string("holds ") + kind + " heads, expected a base model",
                   "name it with EngineOptions::draft, and its base" + (of.empty() ? "" : " (" + of + ")") +
                       " with EngineOptions::model");
 }

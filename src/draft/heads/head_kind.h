@@ -23,8 +23,8 @@ namespace hydrant::draft {
 class Drafter;
 
 // What a row describes: a linear layer ("NAME.weight", and "NAME.bias" by `bias`), a vector ("NAME.weight"), a token
-// map ("NAME", integers; kTokenOffsets: row j is token j + NAME[j]), a whole decoder layer (names that begin with NAME: model/weights.h has its rows), or a tensor
-// that may be there and is not used.
+// map ("NAME", integers; kTokenOffsets: row j is token j + NAME[j]), a whole decoder layer (names that begin with NAME:
+// model/weights.h has its rows), or a tensor that may be there and is not used.
 enum class Form : uint8_t { kLinear, kVector, kTokenMap, kTokenOffsets, kDecoderLayer, kUnused };
 
 enum class Size : uint8_t {

@@ -32,8 +32,8 @@ int64_t TokenAt(const TensorView& view, size_t index) {
   return id;
 }
 
-// Reads an i64 (or i32) token map and checks that every id is a token and appears once. `are_offsets`: id j is stored as
-// its distance from j.
+// Reads an i64 (or i32) token map and checks that every id is a token and appears once. `are_offsets`: id j is stored
+// as its distance from j.
 std::vector<int32_t> ReadTokenMap(const checkpoint::TensorSource& tensors, const std::string& name, int64_t vocab_size,
                                   bool are_offsets) {
   const checkpoint::StoredTensor* stored = tensors.Find(name);
