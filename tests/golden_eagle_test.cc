@@ -171,5 +171,34 @@ TEST(GoldenEagle, TextsArePlainDecodingsOnEveryTarget) {
   }
 }
 
+// A row of the draft layer reads the token behind it: where a text goes on otherwise than the one whose blocks it
+// shares, that row is made anew, and the drafts are those of a request that shares nothing.
+TEST(GoldenEagle, SharedBeginningsChangeNoDraft) {
+  HYDRANT_NEED_SHARED();
+  for (const EagleCase& eagle : {kCases[1], kCases[3]}) {
+    SCOPED_TRACE(eagle.name);
+    Engine engine(OptionsOf(eagle));
+    std::vector<GenerationRequest> requests(4);
+    std::vector<GenerationResult> alone;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      GenerationRequest& request = requests[i];
+      for (size_t t = 0; t < 64; ++t) request.prompt_ids.push_back(Prompt()[t % Prompt().size()]);
+      if (i > 0) request.prompt_ids.push_back(static_cast<int32_t>(300 + i));
+      request.stop = {.max_tokens = 40, .ignore_eos = true, .stop = {}};
+      request.tree = "dynamic";
+      request.dynamic = {.nodes = 16, .depth = 4, .width = 4};
+      alone.push_back(engine.Generate(request));
+      request.cache_scope = "all";
+    }
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const GenerationResult result = engine.Generate(requests[i]);
+      EXPECT_EQ(result.num_reused > 0, i > 0);
+      EXPECT_EQ(result.token_ids, alone[i].token_ids);
+      EXPECT_EQ(result.num_emitted, alone[i].num_emitted);
+      EXPECT_EQ(result.num_drafted, alone[i].num_drafted);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hydrant::test::golden_eagle_test

@@ -150,8 +150,6 @@ TEST(OtherKindsTest, HeadsThatAreNotRunAreNamed) {
 }
 
 TEST(OtherKindsTest, ABaseAsHeadsAndHeadsAsABaseAreNamed) {
-  ExpectNamed({"run", "--model", Model(), "--draft", Model(), "--prompt", "a"},
-              "is a base model (llama, 16 layers), expected draft heads", "--model");
   ExpectNamed({"run", "--model", Heads(), "--prompt", "a"}, "holds Hydra heads, expected a base model", "--draft");
   ExpectNamed({"bench", "latency", "--model", Heads(), "--runs", "1"}, "holds Hydra heads, expected a base model",
               "--draft");

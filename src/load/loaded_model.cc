@@ -9,9 +9,12 @@
 #include "base/free_memory.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
+#include "base/paths.h"
 #include "draft/heads/draft_vocab.h"
 #include "hydrant/error.h"
+#include "load/draft_model_loading.h"
 #include "load/end_of_turn.h"
+#include "load/folder_kind.h"
 #include "load/memory_words.h"
 #include "load/other_kinds.h"
 #include "model/linear_packer.h"
@@ -164,7 +167,13 @@ void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
                                        0));
   draft::HeadPacking packing{
       .choice = choice, .packer = &packer, .arranger = &arranger, .draft_vocab = DraftVocab(loaded)};
-  loaded.drafter = ReadAs(Role::kHeads, options.draft, [&] {
+  const FolderKind kind = base::IsFolder(options.draft) ? KindOf(options.draft) : FolderKind{};
+  const bool is_model = kind.base && !kind.heads;
+  loaded.drafter = ReadAs(is_model ? Role::kBase : Role::kHeads, options.draft, [&] {
+    if (is_model) {
+      return LoadDraftModel(options.draft, loaded.weights, options.model, &loaded.queue, packing,
+                            &loaded.info.warnings);
+    }
     return draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, packing, &loaded.info.warnings);
   });
   const int64_t cut = packing.num_tokens;

@@ -30,9 +30,9 @@ Decoder::Decoder(kernels::Queue* queue, const ModelWeights* weights, std::vector
   head_input_.Uses(weights->lm_head);
 }
 
-void Decoder::Forward(const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output) {
+void Decoder::Forward(const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output, int64_t first_layer) {
   Reserve(batch, output);
-  kernels::Region(*queue_, [&](kernels::Queue& queue) { Run(queue, batch, pool, output); });
+  kernels::Region(*queue_, [&](kernels::Queue& queue) { Run(queue, batch, pool, first_layer, output); });
 }
 
 void Decoder::Reserve(const RowBatch& batch, ForwardOutput& output) {
@@ -51,12 +51,13 @@ void Decoder::Reserve(const RowBatch& batch, ForwardOutput& output) {
   output.logits.Resize(wanted, config.vocab_size);
 }
 
-void Decoder::Run(kernels::Queue& queue, const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output) {
+void Decoder::Run(kernels::Queue& queue, const RowBatch& batch, const kv::BlockPool& pool, int64_t first_layer,
+                  ForwardOutput& output) {
   kernels::Embed(queue, weights_->embedding, batch.tokens(), x_);
   layer_.Rotate(queue, batch.positions(), inv_freq_);
   Capture(queue, 0, output);
   for (int64_t l = 0; l < weights_->config.num_layers; ++l) {
-    layer_.Run(queue, weights_->layers[static_cast<size_t>(l)], pool.layer(l), x_);
+    layer_.Run(queue, weights_->layers[static_cast<size_t>(l)], pool.layer(first_layer + l), x_);
     Capture(queue, static_cast<int32_t>(l) + 1, output);
   }
   Logits(queue, batch, output);

@@ -30,12 +30,14 @@ class Decoder {
   // `queue` and `weights` must outlive this. `wanted_layers`: see kAfterFinalNorm.
   Decoder(kernels::Queue* queue, const ModelWeights* weights, std::vector<int32_t> wanted_layers = {});
 
-  // `pool` holds the blocks that the batch's rows name; its first layers are those of KvShapeFor(config).
-  void Forward(const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output);
+  // `pool` holds the blocks that the batch's rows name; its layers from `first_layer` on are those of
+  // KvShapeFor(config).
+  void Forward(const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output, int64_t first_layer = 0);
 
  private:
   void Reserve(const RowBatch& batch, ForwardOutput& output);
-  void Run(kernels::Queue& queue, const RowBatch& batch, const kv::BlockPool& pool, ForwardOutput& output);
+  void Run(kernels::Queue& queue, const RowBatch& batch, const kv::BlockPool& pool, int64_t first_layer,
+           ForwardOutput& output);
   void Capture(kernels::Queue& queue, int32_t layer, ForwardOutput& output) const;
   void Logits(kernels::Queue& queue, const RowBatch& batch, ForwardOutput& output);
 

@@ -109,7 +109,7 @@ class LevelDrafter : public Drafter {
       jobs_.push_back({.state = static_cast<LevelState*>(input.state),
                        .table = input.kv.table,
                        .input = &input,
-                       .root = input.output.back()});
+                       .root = Known(input.output.back())});
       if (input.dynamic != nullptr) {
         dynamics_[i].Start(input);
         jobs_.back().growth = &dynamics_[i];
@@ -139,7 +139,7 @@ class LevelDrafter : public Drafter {
       jobs_.push_back({.state = static_cast<LevelState*>(input.state),
                        .table = input.kv.table,
                        .growth = &chains[i],
-                       .root = input.tokens.front()});
+                       .root = Known(input.tokens.front())});
     }
     if (jobs_.empty()) return;
     std::vector<int32_t> next(jobs_.size(), 0);
@@ -153,12 +153,15 @@ class LevelDrafter : public Drafter {
  private:
   int32_t shift() const { return model_->reads_next_token() ? 1 : 0; }
 
+  // A token that only pads the base's vocabulary may be none of the network's. Any other stands for it.
+  int32_t Known(int32_t token) const { return token < model_->vocab_size() ? token : 0; }
+
   // Adds newly committed positions to those that wait.
   void Take(const CommitInput& input, LevelState& state) const {
     std::span<const int32_t> tokens = input.tokens;
     // The first token belongs to the row before, which is there already, or to none.
     if (shift() == 1 && state.num_rows == 0) tokens = tokens.subspan(1);
-    state.tokens.insert(state.tokens.end(), tokens.begin(), tokens.end());
+    for (const int32_t token : tokens) state.tokens.push_back(Known(token));
     const auto rows = static_cast<int32_t>(input.tokens.size());
     state.num_rows += rows;
     for (int32_t r = 0; r < rows; ++r) {

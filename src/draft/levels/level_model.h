@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,8 @@ class LevelModel {
   virtual int64_t num_logits() const = 0;  // V'
   // Token of each logit; empty: its number.
   virtual std::span<const int32_t> token_map() const { return {}; }
+  // Tokens that rows may have.
+  virtual int64_t vocab_size() const { return std::numeric_limits<int64_t>::max(); }
   // Whether the row of position j reads token j + 1: EAGLE pairs the hidden state at j with the token chosen there.
   virtual bool reads_next_token() const { return false; }
 
