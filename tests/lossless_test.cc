@@ -51,7 +51,8 @@ TEST(Lossless, LookupsOnEveryTarget) {
   for (const std::string& target : TargetsForFloats()) {
     for (const char* heads : {"hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
       for (const LookupOptions& lookup :
-           {LookupOptions{.max_tokens = 5, .min_match = 2}, LookupOptions{.max_tokens = 40, .min_match = 1}}) {
+           {LookupOptions{.max_tokens = 5, .min_match = 2}, LookupOptions{.max_tokens = 40, .min_match = 1},
+            LookupOptions{.max_tokens = 10, .rule = LookupRule::kFirst}}) {
         SCOPED_TRACE(lookup.max_tokens);
         ExpectLossless({.base = Golden("base_mha"),
                         .heads = Golden(heads),
@@ -111,7 +112,7 @@ TEST(Lossless, HeadsThatWereNotAskedDraftAsIfTheyHadBeen) {
   request.stop.ignore_eos = true;
   request.lookup = {.max_tokens = 4, .min_match = 2};
   const GenerationResult result = engine.Generate(request);
-  draft::TokenLookup lookup(request.lookup.min_match);
+  draft::TokenLookup lookup(request.lookup);
   lookup.Append(request.prompt_ids);
   GenerationRequest fresh = request;
   fresh.lookup = {};
@@ -145,7 +146,7 @@ TEST(Lossless, LookupsWithTypicalAcceptanceAreRefused) {
   request.accept.rule = AcceptRule::kExact;
   EXPECT_NO_THROW(ValidateRequest(request));
   for (const LookupOptions& wrong : {LookupOptions{.max_tokens = 65}, LookupOptions{.max_tokens = -1},
-                                     LookupOptions{.max_tokens = 4, .min_match = 0}}) {
+                                     LookupOptions{.max_tokens = 4, .min_match = -1}}) {
     request.lookup = wrong;
     EXPECT_THROW(ValidateRequest(request), UserError);
   }

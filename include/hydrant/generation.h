@@ -64,14 +64,38 @@ struct StopOptions {
   bool operator==(const StopOptions&) const = default;
 };
 
+// Which of the places where the last tokens stood before is drafted from (docs/algorithms/lookup.md).
+enum class LookupRule : uint8_t {
+  kLast,   // where most tokens agree, of equal places the latest; a chain is no longer than what agrees there
+  kFirst,  // transformers' prompt lookup: where most agree, the earliest; a chain has max_tokens where the text has
+           // them
+};
+
+constexpr const char* NameOf(LookupRule rule) { return rule == LookupRule::kFirst ? "first" : "last"; }
+
 // Drafts from the text itself: what followed its last tokens where they stood before, in prompt or reply, as a chain in
 // place of the heads' tree. Costs no weights; pays where text repeats itself. Works without heads too.
 struct LookupOptions {
   int32_t max_tokens = 0;  // most tokens of a chain; 0 = off
-  int32_t min_match = 3;   // last tokens that must have stood together before; a chain is no longer than what agrees
+  int32_t min_match = 0;   // last tokens that must have stood together before; 0: LeastMatch
+  LookupRule rule = LookupRule::kLast;
+  int32_t max_match = 0;  // last tokens that are compared; 0: MostMatch
 
   bool operator==(const LookupOptions&) const = default;
 };
+
+// The longest run of last tokens that is compared. By itself 64, or transformers' 3, which a longer min_match raises.
+constexpr int32_t MostMatch(const LookupOptions& lookup) {
+  if (lookup.max_match > 0) return lookup.max_match;
+  if (lookup.rule == LookupRule::kLast) return 64;
+  return lookup.min_match > 3 ? lookup.min_match : 3;
+}
+// The shortest one. By itself 3, which a shorter max_match lowers, or transformers' 1.
+constexpr int32_t LeastMatch(const LookupOptions& lookup) {
+  if (lookup.min_match > 0) return lookup.min_match;
+  if (lookup.rule == LookupRule::kFirst) return 1;
+  return MostMatch(lookup) < 3 ? MostMatch(lookup) : 3;
+}
 
 // A tree that follows what the drafts say, as EAGLE-2 grows it: the most likely paths by the product of their tokens'
 // probabilities. For drafters that go level by level (EAGLE heads, draft models).

@@ -69,6 +69,8 @@ TEST(CompareTest, LookupsStandBesideHeadsAloneAndPlainDecoding) {
   EXPECT_LE(again.size(), 8U);
   EXPECT_EQ(json["lookup"], compare["drafted"]["lookup"]);
   EXPECT_EQ(json["lookup_min"], 1);
+  EXPECT_EQ(json["lookup_rule"], "last");
+  EXPECT_EQ(json["lookup_max_match"], 64);
   const bool looks_up = compare["drafted"]["lookup"] == 6;
   EXPECT_EQ(compare.contains("heads_alone"), looks_up);
   EXPECT_EQ(json["num_lookup_steps"] > 0, looks_up);

@@ -15,7 +15,8 @@ constexpr int32_t kMostPredicted = 32;
 
 struct TextState : DraftState {
   std::optional<TokenLookup> lookup;  // none: the request asks for none
-  int32_t max_tokens = 0;             // of a lookup
+  LookupOptions options;
+  int32_t max_reply = 0;  // tokens
   std::optional<Prediction> prediction;
   std::span<const int32_t> given;         // of the request, which outlives this
   size_t num_prompt = 0, num_output = 0;  // tokens that lookup and prediction know
@@ -28,6 +29,11 @@ struct TextState : DraftState {
     if (!lookup) return;
     lookup->Append(prompt);
     lookup->Append(output);
+  }
+  std::span<const int32_t> LookUp(int32_t most) {
+    // transformers' rule drafts nothing where only one more token is wanted.
+    if (options.rule == LookupRule::kFirst && static_cast<int64_t>(num_output) + 1 >= max_reply) return {};
+    return lookup->Find(std::min(most, options.max_tokens));
   }
   // Behind the reply's only token so far, where that is what the drafts begin with.
   std::span<const int32_t> Given(const ProposeInput& input, int32_t most) const {
@@ -43,10 +49,18 @@ int32_t LookupDrafter::MostNodes(const GenerationRequest& request) const {
   return std::max({request.lookup.max_tokens, request.prediction_ids.empty() ? 0 : kMostPredicted, given - 1});
 }
 
+std::vector<int32_t> LookupDrafter::EosTokensOf(const GenerationRequest& request) const {
+  if (request.stop.ignore_eos) return {};
+  std::vector<int32_t> ids = eos_token_ids_;
+  ids.insert(ids.end(), request.stop.eos_token_ids.begin(), request.stop.eos_token_ids.end());
+  return ids;
+}
+
 std::unique_ptr<DraftState> LookupDrafter::NewState(const GenerationRequest& request) const {
   auto state = std::make_unique<TextState>();
-  state->max_tokens = request.lookup.max_tokens;
-  if (state->max_tokens > 0) state->lookup.emplace(request.lookup.min_match);
+  state->options = request.lookup;
+  state->max_reply = request.stop.max_tokens;
+  if (request.lookup.max_tokens > 0) state->lookup.emplace(request.lookup, EosTokensOf(request));
   if (!request.prediction_ids.empty()) state->prediction.emplace(request.prediction_ids);
   state->given = request.draft_ids;
   return state;
@@ -66,7 +80,7 @@ void LookupDrafter::Propose(std::span<ProposeInput> inputs) {
       source = DraftSource::kPrediction;
     }
     if (chain.empty() && state.lookup) {
-      chain = state.lookup->Find(std::min(most, state.max_tokens));
+      chain = state.LookUp(most);
       source = DraftSource::kLookup;
     }
     if (chain.empty()) continue;

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "draft/drafter.h"
 
@@ -14,6 +16,9 @@ namespace hydrant::draft {
 
 class LookupDrafter : public Drafter {
  public:
+  // Tokens that end a reply, beside those of a request.
+  void SetEosTokenIds(std::vector<int32_t> ids) { eos_token_ids_ = std::move(ids); }
+
   const char* name() const override { return "lookup"; }
   int32_t max_depth() const override { return tree::Topology::kMaxDepth; }
   int32_t MostNodes(const GenerationRequest& request) const override;
@@ -22,6 +27,9 @@ class LookupDrafter : public Drafter {
   void Propose(std::span<ProposeInput> inputs) override;
 
  private:
+  std::vector<int32_t> EosTokensOf(const GenerationRequest& request) const;
+
+  std::vector<int32_t> eos_token_ids_;
   Chains chains_;
 };
 

@@ -176,6 +176,21 @@ void CheckRange(const char* name, double value, double min, double max) {
                   std::to_string(max));
 }
 
+void CheckLookup(const GenerationRequest& request) {
+  const LookupOptions& lookup = request.lookup;
+  CheckRange("LookupOptions::max_tokens", lookup.max_tokens, 0, 64);
+  CheckRange("LookupOptions::min_match", lookup.min_match, 0, 64);
+  CheckRange("LookupOptions::max_match", lookup.max_match, 0, 64);
+  if (LeastMatch(lookup) > MostMatch(lookup)) {
+    throw UserError("LookupOptions::max_match is " + std::to_string(lookup.max_match) +
+                    ", expected at least LookupOptions::min_match, " + std::to_string(lookup.min_match));
+  }
+  if (lookup.max_tokens > 0 && request.accept.rule == AcceptRule::kTypical) {
+    throw UserError("lookup is on with typical acceptance, whose text would depend on it",
+                    "use the exact rule, or leave lookup out");
+  }
+}
+
 }  // namespace
 
 void ValidateRequest(const GenerationRequest& request) {
@@ -194,8 +209,7 @@ void ValidateRequest(const GenerationRequest& request) {
   CheckRange("DynamicTreeOptions::nodes", request.dynamic.nodes, 1, load::kMaxRows - 1);
   CheckRange("DynamicTreeOptions::depth", request.dynamic.depth, 1, tree::Topology::kMaxDepth);
   CheckRange("DynamicTreeOptions::width", request.dynamic.width, 1, 64);
-  CheckRange("LookupOptions::max_tokens", request.lookup.max_tokens, 0, 64);
-  CheckRange("LookupOptions::min_match", request.lookup.min_match, 1, 64);
+  CheckLookup(request);
   CheckRange("GenerationRequest::num_logprobs", request.num_logprobs, -1, 64);
   if (request.score_prompt && request.num_logprobs < 0) {
     throw UserError("GenerationRequest::score_prompt is set, and num_logprobs is -1, which asks for none",
@@ -205,10 +219,6 @@ void ValidateRequest(const GenerationRequest& request) {
   if (has_texts && request.accept.rule == AcceptRule::kTypical) {
     throw UserError("prediction_ids or draft_ids are given with typical acceptance, whose text would depend on them",
                     "use the exact rule, or leave them out");
-  }
-  if (request.lookup.max_tokens > 0 && request.accept.rule == AcceptRule::kTypical) {
-    throw UserError("lookup is on with typical acceptance, whose text would depend on it",
-                    "use the exact rule, or leave lookup out");
   }
   const bool penalized =
       sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 || sampling.frequency_penalty != 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hydrant/engine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -122,6 +123,29 @@ TEST(EngineTest, AStopStringIsWholeCharacters) {
   ValidateRequest(request);
   request.stop.stop = {"\xBD"};
   EXPECT_THROW(ValidateRequest(request), UserError);
+}
+
+TEST(EngineTest, LengthsOfLookupsAreCheckedByName) {
+  const auto refusal = [](const LookupOptions& lookup) -> std::string {
+    GenerationRequest request;
+    request.lookup = lookup;
+    try {
+      ValidateRequest(request);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({.min_match = 64}), "");
+  EXPECT_EQ(refusal({.max_match = 1}), "");
+  EXPECT_EQ(refusal({.min_match = 64, .rule = LookupRule::kFirst}), "");
+  EXPECT_EQ(refusal({.min_match = 4, .max_match = 4}), "");
+  EXPECT_THAT(refusal({.min_match = 65}), testing::StartsWith("LookupOptions::min_match is 65"));
+  EXPECT_THAT(refusal({.max_match = 65}), testing::StartsWith("LookupOptions::max_match is 65"));
+  EXPECT_THAT(refusal({.max_match = -1}), testing::StartsWith("LookupOptions::max_match is -1"));
+  EXPECT_EQ(refusal({.min_match = 5, .max_match = 4}),
+            "LookupOptions::max_match is 4, expected at least LookupOptions::min_match, 5");
 }
 
 // The first token too.

@@ -262,6 +262,7 @@ void FinishLoading(LoadedModel& loaded) {
   loaded.kv_shape.layers.insert(loaded.kv_shape.layers.end(), own.begin(), own.end());
   loaded.decoder = std::make_unique<model::Decoder>(&loaded.queue, &loaded.weights, loaded.proposer().WantedLayers());
   FillInfo(loaded);
+  loaded.lookup.SetEosTokenIds(loaded.info.eos_token_ids);
 }
 
 std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+#include <vector>
+
 #include "tests/test_data.h"
 
 namespace hydrant::load::loaded_model_test {
@@ -26,6 +29,28 @@ TEST(LoadedModelTest, SmallModelsRunOnFewThreads) {
   EXPECT_EQ(ThreadsFor(large, 64), 64);
   EXPECT_EQ(ThreadsFor(Config(2048, 8192, 32, 8, 64), 64), 64);
   EXPECT_EQ(ThreadsFor(Config(16, 32, 1, 1, 16), 64), 1);
+}
+
+TEST(LoadedModelTest, LookupsKnowTheModelsEndOfSequence) {
+  EngineOptions options;
+  options.model = test::SourceDir() + "/tests/golden/base_mha";
+  const auto loaded = LoadModel(options);
+  ASSERT_FALSE(loaded->info.eos_token_ids.empty());
+  const int32_t eos = loaded->info.eos_token_ids.front();
+  GenerationRequest request;
+  request.prompt_ids = {100, 101, eos, 102};
+  request.lookup = {.max_tokens = 9, .rule = LookupRule::kFirst};
+  const auto state = loaded->lookup.NewState(request);
+  tree::TokenTree tree;
+  const std::vector<int32_t> output = {100};
+  draft::ProposeInput input;
+  input.state = state.get();
+  input.prompt = request.prompt_ids;
+  input.output = output;
+  input.budget = {.max_nodes = 64, .max_depth = 64};
+  input.tree = &tree;
+  loaded->lookup.Propose(std::span(&input, 1));
+  EXPECT_EQ(tree.tokens, (std::vector<int32_t>{100, 101}));
 }
 
 // Heads of the golden model that use its lm head, and one of their own once they draft a part of the vocabulary.

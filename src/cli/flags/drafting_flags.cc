@@ -15,9 +15,60 @@
 namespace hydrant::cli {
 namespace {
 
+constexpr std::array<std::string_view, 2> kLookupRules = {"last", "first"};
 constexpr std::array<std::string_view, 2> kRules = {"exact", "typical"};
 constexpr std::array<std::string_view, 2> kRoots = {"sampled", "argmax"};
 constexpr std::array<std::string_view, 2> kCandidates = {"coupled", "plain"};
+
+void AddLookupFlags(FlagSet& flags, RunOptions& options) {
+  LookupOptions& lookup = options.request.lookup;
+  flags.Repeated(
+      "--lookup", "N",
+      [&options](const std::string& value) {
+        options.lookups.push_back(static_cast<int32_t>(ParseInteger("--lookup", value, 0, 64)));
+      },
+      "Where the last tokens stood before in prompt or reply, draft up to N tokens (0 to 64) that followed them, with "
+      "or "
+      "without heads (default 0: never); several as with --tree");
+  flags.Value(
+      "--lookup-rule", "RULE",
+      [&lookup](const std::string& value) {
+        const bool first = ParseChoice("--lookup-rule", value, kLookupRules) == "first";
+        lookup.rule = first ? LookupRule::kFirst : LookupRule::kLast;
+      },
+      "Of the places where most tokens agree, last: the latest, and as many tokens as agree there; first: the "
+      "earliest, and N tokens, as transformers' prompt lookup (default last)");
+  flags.Value(
+      "--lookup-min", "N",
+      [&lookup](const std::string& value) {
+        lookup.min_match = static_cast<int32_t>(ParseInteger("--lookup-min", value, 1, 64));
+      },
+      "How many last tokens must have stood together before (default 3; with --lookup-rule first 1)");
+  flags.Value(
+      "--lookup-max-match", "N",
+      [&lookup](const std::string& value) {
+        lookup.max_match = static_cast<int32_t>(ParseInteger("--lookup-max-match", value, 1, 64));
+      },
+      "How many last tokens are compared at most (default 64; with --lookup-rule first 3)");
+}
+
+void CheckLookup(const FlagSet& flags, const RunOptions& options) {
+  for (const char* flag : {"--lookup-rule", "--lookup-min", "--lookup-max-match"}) {
+    if (flags.Given(flag) && !flags.Given("--lookup")) {
+      throw UserError(fmt::format("{} is for lookups only", flag), "add --lookup N, or leave it out");
+    }
+  }
+  const LookupOptions& lookup = options.request.lookup;
+  if (LeastMatch(lookup) > MostMatch(lookup)) {
+    throw UserError(fmt::format("--lookup-max-match is {}, expected at least --lookup-min, {}", lookup.max_match,
+                                lookup.min_match));
+  }
+  const bool looks_up = std::ranges::any_of(options.lookups, [](int32_t tokens) { return tokens > 0; });
+  if (looks_up && options.request.accept.rule == AcceptRule::kTypical) {
+    throw UserError("--lookup is for the exact rule: typical acceptance would make the text depend on it",
+                    "leave out --lookup or --accept typical");
+  }
+}
 
 constexpr const char* kDynamicFlags[] = {"--draft-nodes", "--draft-depth", "--draft-width"};
 
@@ -53,20 +104,7 @@ void AddDraftingFlags(FlagSet& flags, RunOptions& options) {
       },
       "Leave out drafted tokens whose probability is below X by their head (default 0: whole trees); several as with "
       "--tree");
-  flags.Repeated(
-      "--lookup", "N",
-      [&options](const std::string& value) {
-        options.lookups.push_back(static_cast<int32_t>(ParseInteger("--lookup", value, 0, 64)));
-      },
-      "Where the last tokens stood before in prompt or reply, draft up to N tokens (0 to 64) that followed them, with "
-      "or "
-      "without heads (default 0: never); several as with --tree");
-  flags.Value(
-      "--lookup-min", "N",
-      [&options](const std::string& value) {
-        options.request.lookup.min_match = static_cast<int32_t>(ParseInteger("--lookup-min", value, 1, 64));
-      },
-      "How many last tokens must have stood together before (default 3)");
+  AddLookupFlags(flags, options);
 }
 
 void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept) {
@@ -124,14 +162,7 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
       throw UserError(fmt::format("{} is for dynamic trees only", flag), "add --tree dynamic, or leave it out");
     }
   }
-  if (flags.Given("--lookup-min") && !flags.Given("--lookup")) {
-    throw UserError("--lookup-min is for lookups only", "add --lookup N, or leave it out");
-  }
-  const bool looks_up = std::ranges::any_of(options.lookups, [](int32_t tokens) { return tokens > 0; });
-  if (looks_up && accept.rule == AcceptRule::kTypical) {
-    throw UserError("--lookup is for the exact rule: typical acceptance would make the text depend on it",
-                    "leave out --lookup or --accept typical");
-  }
+  CheckLookup(flags, options);
   if (options.compare_plain && accept.rule == AcceptRule::kTypical) {
     throw UserError("--compare-plain checks that both texts are equal, which typical acceptance does not promise",
                     "leave out --accept typical");

@@ -7,7 +7,8 @@
 
 namespace hydrant::cli {
 
-// --tree, --tree-memory, --draft-p-min, --lookup, --lookup-min.
+// --tree, --tree-memory, --draft-p-min, --lookup, --lookup-rule, --lookup-min,
+// --lookup-max-match.
 void AddDraftingFlags(FlagSet& flags, RunOptions& options);
 // --accept, --epsilon, --alpha, --root, --candidates.
 void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept);

@@ -45,7 +45,7 @@ TEST(RunFlagsTest, DefaultsAreThoseOfTheDocumentation) {
   EXPECT_EQ(options.request.accept.epsilon, 0.09F);
   EXPECT_EQ(options.request.accept.alpha, 0.3F);
   EXPECT_EQ(options.request.draft_p_min, 0.0F);
-  EXPECT_EQ(options.request.lookup, (LookupOptions{.max_tokens = 0, .min_match = 3}));
+  EXPECT_EQ(options.request.lookup, LookupOptions());
 }
 
 TEST(RunFlagsTest, EveryFlagReachesItsSetting) {
@@ -97,7 +97,19 @@ TEST(RunFlagsTest, LookupsAreAChoiceAndNeedNoHeads) {
   EXPECT_THAT(Refusal({"--lookup", "0", "--lookup", "8"}), HasSubstr("--lookup is given several times"));
   EXPECT_THAT(Refusal({"--lookup", "8", "--accept", "typical"}), HasSubstr("--lookup is for the exact rule"));
   EXPECT_EQ(Parsed({"--lookup", "0", "--accept", "typical"}).request.lookup.max_tokens, 0);
-  EXPECT_THAT(Refusal({"--lookup-min", "2"}), HasSubstr("--lookup-min is for lookups only"));
+  for (const char* flag : {"--lookup-min", "--lookup-max-match"}) {
+    EXPECT_THAT(Refusal({flag, "2"}), HasSubstr(std::string(flag) + " is for lookups only"));
+  }
+  EXPECT_THAT(Refusal({"--lookup-rule", "first"}), HasSubstr("--lookup-rule is for lookups only"));
+}
+
+TEST(RunFlagsTest, LookupsHaveRules) {
+  EXPECT_EQ(Parsed({"--lookup", "8", "--lookup-rule", "first", "--lookup-max-match", "5"}).request.lookup,
+            (LookupOptions{.max_tokens = 8, .rule = LookupRule::kFirst, .max_match = 5}));
+  EXPECT_EQ(Parsed({"--lookup", "8", "--lookup-rule", "last"}).request.lookup, (LookupOptions{.max_tokens = 8}));
+  EXPECT_THAT(Refusal({"--lookup", "8", "--lookup-rule", "frist"}), HasSubstr("did you mean first?"));
+  EXPECT_THAT(Refusal({"--lookup", "8", "--lookup-min", "4", "--lookup-max-match", "3"}),
+              HasSubstr("--lookup-max-match is 3, expected at least --lookup-min, 4"));
   EXPECT_THAT(Refusal({"--model", "M", "--compare-plain"}), HasSubstr("--compare-plain needs drafts"));
 }
 
@@ -144,6 +156,8 @@ TEST(RunFlagsTest, ValuesOutOfRangeAreRefusedByFlagAndRange) {
                                                    {"--draft-p-min", "1.5"},
                                                    {"--lookup", "65"},
                                                    {"--lookup-min", "0"},
+                                                   {"--lookup-max-match", "0"},
+                                                   {"--lookup-max-match", "65"},
                                                    {"--alpha", "-1"}}) {
     const std::string refusal = Refusal({bad.flag, bad.value});
     EXPECT_THAT(refusal, testing::StartsWith(std::string(bad.flag) + " is \"" + bad.value + "\", expected "))
@@ -224,6 +238,7 @@ constexpr std::pair<const char*, const char*> kSpellings[] = {{"-m", "--model"},
                                                               {"--medusa-choices", "--tree"},
                                                               {"--posterior-threshold", "--epsilon"},
                                                               {"--prompt-lookup-num-tokens", "--lookup"},
+                                                              {"--max_matching_ngram_size", "--lookup-max-match"},
                                                               {"--verbose", "--stats"}};
 
 TEST(RunFlagsTest, SpellingsOfOtherProgramsAreNamed) {

@@ -37,7 +37,9 @@ void AddSettings(const RunOptions& options, Json& json) {
   json["seed"] = sampling.seed;
   json["draft_p_min"] = ShortestDouble(options.request.draft_p_min);
   json["lookup"] = options.request.lookup.max_tokens;
-  json["lookup_min"] = options.request.lookup.min_match;
+  json["lookup_rule"] = NameOf(options.request.lookup.rule);
+  json["lookup_min"] = LeastMatch(options.request.lookup);
+  json["lookup_max_match"] = MostMatch(options.request.lookup);
   const AcceptOptions& accept = options.request.accept;
   json["accept"] = accept.rule == AcceptRule::kTypical ? "typical" : "exact";
   json["epsilon"] = ShortestDouble(accept.epsilon);

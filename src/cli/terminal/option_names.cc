@@ -19,11 +19,13 @@ struct Spelling {
 };
 
 // Flags that are not the option's name with dashes.
-constexpr std::array<Spelling, 6> kSpellings{{
+constexpr std::array<Spelling, 8> kSpellings{{
     {"ChatMessage::system", "--system"},
     {"ConvertOptions::replace", "--force"},
     {"LookupOptions::max_tokens", "--lookup"},
+    {"LookupOptions::max_match", "--lookup-max-match"},
     {"LookupOptions::min_match", "--lookup-min"},
+    {"LookupOptions::rule", "--lookup-rule"},
     {"RenderChat::template_name", "--template"},
     {"Tokenize::add_bos", "--add-bos"},
 }};

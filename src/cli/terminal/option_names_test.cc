@@ -15,6 +15,7 @@ TEST(OptionNamesTest, OptionsOfTheLibraryBecomeFlags) {
 
 TEST(OptionNamesTest, SomeFlagsHaveNamesOfTheirOwn) {
   EXPECT_EQ(WithFlags("LookupOptions::max_tokens is 70"), "--lookup is 70");
+  EXPECT_EQ(WithFlags("LookupOptions::max_match, LookupOptions::rule"), "--lookup-max-match, --lookup-rule");
   EXPECT_EQ(WithFlags("replace it with ConvertOptions::replace"), "replace it with --force");
   EXPECT_EQ(WithFlags("RenderChat::template_name: none"), "--template: none");
 }
