@@ -14,6 +14,7 @@ namespace hydrant::server::service_fields_test {
 namespace {
 
 using base::Json;
+using base::ParseJson;
 using test::EventsOf;
 using test::HttpClient;
 using test::HttpReply;
@@ -150,6 +151,35 @@ TEST(ServiceFieldsTest, PredictionsAreCountedApartAndChangeNoText) {
   }
   body["prediction"] = {{"type", "content"}, {"content", std::string(100'000, 'x')}};
   EXPECT_THAT(served.Post("/v1/completions", body).body, HasSubstr("more than a reply"));
+}
+
+TEST(ServiceFieldsTest, LookupsHaveRulesAndLengths) {
+  ServiceOptions options = Options();
+  options.defaults.generation.lookup = {.max_tokens = 8, .max_match = 4};
+  Served served(TaleEngine(), options);
+  const std::string prompt = "a dog and a cat and a dog and a cow and a dog and a";
+  const auto expect = [&](Json speculation, const LookupOptions& lookup) {
+    GenerationRequest request = Alone(prompt, 40);
+    request.use_drafter = true;
+    request.tree = "chain";
+    request.lookup = lookup;
+    const GenerationResult result = TaleEngine().Generate(request);
+    EXPECT_GT(result.num_lookup_steps, 0);
+    speculation["tree"] = "chain";
+    const Json json =
+        served.Complete({{"prompt", prompt}, {"max_tokens", 40}, {"temperature", 0}, {"speculation", speculation}});
+    EXPECT_EQ(json["choices"][0]["text"], result.text);
+    EXPECT_EQ(json["speculation"]["drafted_tokens"], result.num_drafted) << speculation;
+  };
+  expect(Json::object(), {.max_tokens = 8, .max_match = 4});
+  expect({{"lookup_rule", "first"}}, {.max_tokens = 8, .rule = LookupRule::kFirst, .max_match = 4});
+  expect({{"lookup_rule", "first"}, {"lookup_max_match", 1}},
+         {.max_tokens = 8, .rule = LookupRule::kFirst, .max_match = 1});
+  expect({{"lookup", 5}, {"lookup_min", 2}}, {.max_tokens = 5, .min_match = 2, .max_match = 4});
+  const Json refused = {{"prompt", "a"}, {"speculation", {{"lookup_min", 5}}}};
+  const Json error = ParseJson(served.Post("/v1/completions", refused).body, "the reply")["error"];
+  EXPECT_EQ(error["param"], "speculation.lookup_min");
+  EXPECT_EQ(error["message"], "'speculation.lookup_min' is 5, expected 4 at most, as 'lookup_max_match' is");
 }
 
 TEST(ServiceFieldsTest, DraftsOfTheClientAreVerifiedAndCounted) {

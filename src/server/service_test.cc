@@ -207,6 +207,11 @@ TEST_F(ServiceTest, WrongRequestsAreRefusedByTheirField) {
   refused({{"stream_options", {{"include_usage", true}}}}, "needs 'stream'", "stream_options");
   refused({{"speculation", {{"tree", "/etc/passwd"}}}}, "a preset's name", "speculation.tree");
   refused({{"speculation", {{"tre", "x"}}}}, "speculation.tre", "speculation.tre");
+  refused({{"speculation", {{"lookup", 65}}}}, "0 to 64", "speculation.lookup");
+  refused({{"speculation", {{"lookup_rule", "frist"}}}}, "\"last\" or \"first\"", "speculation.lookup_rule");
+  refused({{"speculation", {{"lookup_max_match", 0}}}}, "1 to 64", "speculation.lookup_max_match");
+  refused({{"speculation", {{"lookup_min", 4}, {"lookup_max_match", 3}}}}, "4 at least",
+          "speculation.lookup_max_match");
   refused({{"speculation", 5}}, "expected an object", "speculation");
   ExpectRefused("/v1/completions", {{"max_tokens", 5}}, "'prompt' is missing", "prompt");
   ExpectRefused("/v1/completions", Json::array(), "expected an object", "");

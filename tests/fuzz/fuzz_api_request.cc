@@ -27,6 +27,7 @@ void CheckRanges(const ApiRequest& request) {
   Check(generation.sampling.temperature >= 0 && generation.sampling.top_k >= 0);
   Check(generation.sampling.top_p >= 0 && generation.sampling.top_p <= 1);
   Check(generation.num_logprobs >= -1 && generation.num_logprobs <= 20);
+  Check(LeastMatch(generation.lookup) <= MostMatch(generation.lookup) && MostMatch(generation.lookup) <= 64);
   Check(!generation.score_prompt || generation.num_logprobs >= 0);
   Check(generation.tree.find('/') == std::string::npos);
   Check(request.kind == ApiKind::kChat ? !request.messages.empty() : !request.prompts.empty());

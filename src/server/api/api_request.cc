@@ -65,6 +65,23 @@ void ReadStop(Fields& fields, ApiRequest& request) {
   }
 }
 
+void ReadLookup(Fields& own, LookupOptions& lookup) {
+  if (const auto tokens = own.Integer("lookup", 0, 64)) lookup.max_tokens = static_cast<int32_t>(*tokens);
+  if (const auto rule = own.String("lookup_rule")) {
+    if (*rule != "last" && *rule != "first") own.Fail("lookup_rule", "\"last\" or \"first\"");
+    lookup.rule = *rule == "first" ? LookupRule::kFirst : LookupRule::kLast;
+  }
+  if (const auto match = own.Integer("lookup_min", 1, 64)) lookup.min_match = static_cast<int32_t>(*match);
+  if (const auto match = own.Integer("lookup_max_match", 1, 64)) lookup.max_match = static_cast<int32_t>(*match);
+  if (LeastMatch(lookup) > MostMatch(lookup)) {
+    // The other one may be the server's.
+    if (own.Find("lookup_max_match") == nullptr) {
+      own.Fail("lookup_min", fmt::format("{} at most, as 'lookup_max_match' is", lookup.max_match));
+    }
+    own.Fail("lookup_max_match", fmt::format("{} at least, as 'lookup_min' is", lookup.min_match));
+  }
+}
+
 void ReadSpeculation(Fields& fields, GenerationRequest& generation) {
   const Json* const value = fields.Find("speculation");
   if (value == nullptr) return;
@@ -77,8 +94,7 @@ void ReadSpeculation(Fields& fields, GenerationRequest& generation) {
     generation.tree = *tree;
   }
   if (const auto nodes = own.Integer("max_nodes", 0, kMostTokens)) generation.max_nodes = static_cast<int32_t>(*nodes);
-  if (const auto tokens = own.Integer("lookup", 0, 64)) generation.lookup.max_tokens = static_cast<int32_t>(*tokens);
-  if (const auto match = own.Integer("lookup_min", 1, 64)) generation.lookup.min_match = static_cast<int32_t>(*match);
+  ReadLookup(own, generation.lookup);
   if (const auto p_min = own.Number("draft_p_min", 0, 1)) generation.draft_p_min = static_cast<float>(*p_min);
   if (const auto rule = own.String("accept")) {
     if (*rule != "exact" && *rule != "typical") own.Fail("accept", "\"exact\" or \"typical\"");
