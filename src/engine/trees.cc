@@ -125,7 +125,7 @@ TreePlan Trees::Fixed(tree::NamedTopology tree, const std::string& where) const 
 
 TreePlan Trees::Dynamic(const GenerationRequest& request) const {
   if (!grows_trees_) {
-    throw UserError("the tree is \"dynamic\", and " + drafter_ + " heads fill trees of a given shape",
+    throw UserError("EngineOptions::tree is \"dynamic\", and " + drafter_ + " heads fill trees of a given shape",
                     "name a preset, a file or a list of paths, or leave it out");
   }
   return {.name = kDynamic, .choices = "[]", .is_dynamic = true, .dynamic_nodes = request.dynamic.nodes};

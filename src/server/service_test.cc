@@ -207,6 +207,8 @@ TEST_F(ServiceTest, WrongRequestsAreRefusedByTheirField) {
   refused({{"stream_options", {{"include_usage", true}}}}, "needs 'stream'", "stream_options");
   refused({{"speculation", {{"tree", "/etc/passwd"}}}}, "a preset's name", "speculation.tree");
   refused({{"speculation", {{"tre", "x"}}}}, "speculation.tre", "speculation.tre");
+  refused({{"speculation", {{"tree", "dynamic"}}}}, "fill trees of a given shape", "speculation.tree");
+  refused({{"speculation", {{"draft_width", 65}}}}, "1 to 64", "speculation.draft_width");
   refused({{"speculation", {{"lookup", 65}}}}, "0 to 64", "speculation.lookup");
   refused({{"speculation", {{"lookup_rule", "frist"}}}}, "\"last\" or \"first\"", "speculation.lookup_rule");
   refused({{"speculation", {{"lookup_max_match", 0}}}}, "1 to 64", "speculation.lookup_max_match");

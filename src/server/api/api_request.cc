@@ -93,6 +93,12 @@ void ReadSpeculation(Fields& fields, GenerationRequest& generation) {
       own.Fail("tree", "a preset's name, \"auto\" or a list of paths");
     generation.tree = *tree;
   }
+  const auto bound = [&](const char* name, int64_t most, int32_t& target) {
+    if (const auto value = own.Integer(name, 1, most)) target = static_cast<int32_t>(*value);
+  };
+  bound("draft_nodes", 511, generation.dynamic.nodes);
+  bound("draft_depth", 64, generation.dynamic.depth);
+  bound("draft_width", 64, generation.dynamic.width);
   if (const auto nodes = own.Integer("max_nodes", 0, kMostTokens)) generation.max_nodes = static_cast<int32_t>(*nodes);
   ReadLookup(own, generation.lookup);
   if (const auto p_min = own.Number("draft_p_min", 0, 1)) generation.draft_p_min = static_cast<float>(*p_min);
