@@ -94,7 +94,7 @@ void ReadSpeculation(Fields& fields, GenerationRequest& generation) {
     generation.tree = *tree;
   }
   const auto bound = [&](const char* name, int64_t most, int32_t& target) {
-    if (const auto value = own.Integer(name, 1, most)) target = static_cast<int32_t>(*value);
+    if (const auto given = own.Integer(name, 1, most)) target = static_cast<int32_t>(*given);
   };
   bound("draft_nodes", 511, generation.dynamic.nodes);
   bound("draft_depth", 64, generation.dynamic.depth);
