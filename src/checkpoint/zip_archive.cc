@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "checkpoint/crc32.h"
 #include "hydrant/error.h"
 
 namespace hydrant::checkpoint {
@@ -20,20 +21,6 @@ constexpr uint64_t kLocalBytes = 30, kEntryBytes = 46, kEndBytes = 22, kEnd64Byt
 constexpr uint64_t kMaxComment = 0xFFFF;
 constexpr uint64_t kIn64 = 0xFFFFFFFF;        // a 32-bit field that says: look into the zip64 field
 constexpr uint64_t kEncryptedFlags = 0x2041;  // bit 0 encrypted, 6 strongly, 13 headers masked
-
-uint32_t Crc32(std::string_view bytes) {
-  constexpr auto kTable = [] {
-    std::array<uint32_t, 256> table{};
-    for (uint32_t i = 0; i < table.size(); ++i) {
-      table[i] = i;
-      for (int bit = 0; bit < 8; ++bit) table[i] = (table[i] >> 1) ^ ((table[i] & 1U) != 0 ? 0xEDB88320U : 0U);
-    }
-    return table;
-  }();
-  uint32_t crc = 0xFFFFFFFFU;
-  for (const char c : bytes) crc = (crc >> 8) ^ kTable[(crc ^ static_cast<uint8_t>(c)) & 0xFFU];
-  return ~crc;
-}
 
 }  // namespace
 
