@@ -10,13 +10,15 @@
 namespace hydrant::checkpoint {
 namespace {
 
-constexpr std::array<std::string_view, 6> kHeadPrefixes = {
+constexpr std::array<std::string_view, 8> kHeadPrefixes = {
     "medusa_head.",   // layouts b and f
     "medusa_heads.",  // d with its prefix, e
     "hydra_mlp.",
     "hydra_lm_head.",          //
     "prefix_embeding_layer.",  // the authors' spelling
     "input_embed_fn.",
+    "hydra_heads.",             // rank files
+    "prefix_embedding_layer.",  // likewise, where the spelling is another
 };
 
 bool Contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }

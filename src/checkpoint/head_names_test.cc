@@ -18,7 +18,8 @@ using ::testing::HasSubstr;
 TEST(HeadNamesTest, KnowsTheNamesOfReleasedHeads) {
   for (const char* name :
        {"medusa_head.0.0.linear.weight", "medusa_heads.3.lm_head.weight", "hydra_mlp.0.1.linear.bias",
-        "hydra_lm_head.3.weight", "prefix_embeding_layer.norm.weight", "input_embed_fn.weight"}) {
+        "hydra_lm_head.3.weight", "prefix_embeding_layer.norm.weight", "input_embed_fn.weight",
+        "hydra_heads.0.hydra_mlp.linear.weight", "prefix_embedding_layer.norm.weight"}) {
     EXPECT_TRUE(IsHeadTensor(name)) << name;
   }
   for (const char* name : {"model.norm.weight", "lm_head.weight", "model.hydra_mlp.weight", "medusa_header", ""}) {

@@ -85,12 +85,7 @@ std::unique_ptr<TensorSource> OpenModelFolder(const std::string& folder) {
 std::unique_ptr<TensorSource> OpenHeadsFolder(const std::string& folder) {
   CheckFolder(folder);
   for (const char* name : kHeadFiles) {
-    if (!Holds(folder, name)) continue;
-    if (name == std::string_view("rank0.safetensors") && Holds(folder, "rank1.safetensors")) {
-      throw FileError(folder, "holds rank0.safetensors and rank1.safetensors: a checkpoint split over several ranks",
-                      "convert it with tp_size 1");
-    }
-    return OpenByName(folder, name);
+    if (Holds(folder, name)) return OpenByName(folder, name);
   }
   for (const char* name : kModelFiles) {
     if (Holds(folder, name)) return OpenByName(folder, name);

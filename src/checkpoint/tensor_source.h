@@ -76,6 +76,7 @@ std::unique_ptr<TensorSource> OpenModelFolder(const std::string& folder);
 
 // The weights of a heads folder: hydra_lm_head.{pt,safetensors}, medusa_lm_head.{pt,safetensors},
 // adapter_model.{safetensors,bin}, rank0.safetensors, else as OpenModelFolder (layout d, or a whole model with heads).
+// Of several ranks it is the first, whose names are those of all: draft::OpenHeads joins them (rank_files.h).
 std::unique_ptr<TensorSource> OpenHeadsFolder(const std::string& folder);
 
 }  // namespace hydrant::checkpoint

@@ -72,14 +72,6 @@ TEST(TensorSourceTest, PathsOfTheWrongKindAreRefused) {
   EXPECT_NE(Refusal([&] { OpenTensorFile(folder.Write("empty.bin", "")); }), "");
 }
 
-TEST(TensorSourceTest, RanksOfATensorParallelCheckpointAreRefused) {
-  const TempDir folder;
-  folder.Write("rank0.safetensors", test_archives::Safetensors("{}", ""));
-  EXPECT_EQ(Refusal([&] { OpenHeadsFolder(folder.path()); }), "");
-  folder.Write("rank1.safetensors", test_archives::Safetensors("{}", ""));
-  EXPECT_THAT(Refusal([&] { OpenHeadsFolder(folder.path()); }), HasSubstr("several ranks"));
-}
-
 TEST(TensorSourceTest, ViewsOutliveTheSource) {
   TensorView view;
   {

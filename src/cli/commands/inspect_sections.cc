@@ -131,6 +131,7 @@ void AddConfig(const model::ModelConfig& config, Section& section) {
 void AddHeads(const draft::HeadsInfo& info, Section& section) {
   section.Add("drafter", info.name);
   section.Add(info.kind->layout_word, info.layout);
+  section.Add("spelling", info.rows->spelling == nullptr ? Json() : Json(info.rows->spelling));
   section.Add("config_file", info.config_file.empty() ? Json() : Json(info.config_file));
   section.Add("weights_file", info.weights_file);
   section.Add("num_heads", info.num_heads);

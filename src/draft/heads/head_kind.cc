@@ -154,6 +154,22 @@ std::vector<std::string> UnusedNames(const HeadsInfo& info) {
   return names;
 }
 
+const HeadLayout* Respelled(const HeadKind& kind, const HeadLayout& layout, std::string_view spelling) {
+  // An lm head for all heads and a token map are of some files only, whatever their layout.
+  const auto is_of_all = [](const HeadTensor& tensor) {
+    return tensor.form != Form::kUnused && tensor.role != kSharedLmHead && tensor.role != kTokenMap;
+  };
+  const auto holds = [&](const HeadLayout& a, const HeadLayout& b) {
+    return std::ranges::all_of(
+        b.tensors, [&](const HeadTensor& tensor) { return !is_of_all(tensor) || a.Find(tensor.role) != nullptr; });
+  };
+  for (const HeadLayout& other : kind.layouts) {
+    if (other.spelling == nullptr || other.spelling != spelling) continue;
+    if (holds(other, layout) && holds(layout, other)) return &other;
+  }
+  return nullptr;
+}
+
 std::vector<model::Linear*> LinearsOf(HeadWeights& weights) {
   const bool own_lm_heads = weights.info.own_lm_heads || weights.info.shared_lm_head;
   std::vector<model::Linear*> linears;

@@ -58,6 +58,9 @@ inline constexpr std::string_view kLmHead = "lm_head";
 inline constexpr std::string_view kSharedLmHead = "shared_lm_head";  // one for all heads
 inline constexpr std::string_view kTokenMap = "token_map";
 
+// HeadLayout::spelling of rank files (checkpoint/rank_files.h).
+inline constexpr const char* kRankSpelling = "tensorrt-llm";
+
 // How one tool writes a kind's tensors.
 struct HeadLayout {
   const char* name;  // as docs/formats.md has it; for Hydra the hydra_head_arch
@@ -66,6 +69,10 @@ struct HeadLayout {
   int32_t first_place = 0, place_step = 1;
   // Does the file hold nothing else? Then what no row names is refused.
   bool is_alone = true;
+  // What `convert` calls it; null: it is read, and another spelling is written.
+  const char* spelling = nullptr;
+  // Do such heads run through the base's lm head where the file holds none?
+  bool may_lack_lm_heads = false;
 
   const HeadTensor* Find(std::string_view role) const;  // null: none
 };
@@ -153,6 +160,9 @@ std::vector<checkpoint::TensorRow> RowsOf(const HeadPlace& place, const HeadsInf
                                           int64_t draft_rows);
 // Names that the layout accepts and does not use.
 std::vector<std::string> UnusedNames(const HeadsInfo& info);
+
+// The layout of this spelling that holds the same tensors as `layout`; null: the kind has none.
+const HeadLayout* Respelled(const HeadKind& kind, const HeadLayout& layout, std::string_view spelling);
 
 // The heads of a file, for a base. Throws FileError for heads that do not fit it.
 std::unique_ptr<HeadWeights> LoadHeads(HeadsFile file, const model::ModelWeights& base);

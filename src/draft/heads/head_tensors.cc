@@ -8,6 +8,7 @@
 #include "base/paths.h"
 #include "checkpoint/head_names.h"
 #include "draft/heads/head_kind.h"
+#include "draft/heads/head_ranks.h"
 #include "hydrant/error.h"
 
 namespace hydrant::draft {
@@ -75,7 +76,7 @@ HeadsFile OpenHeads(const std::string& folder) {
     }
     if (view->Has("base_model_name_or_path")) file.info.base_model = view->At("base_model_name_or_path").String();
   }
-  file.tensors = checkpoint::OpenHeadsFolder(folder);
+  file.tensors = OpenHeadTensors(folder, view ? &*view : nullptr);
   file.info.weights_file = file.tensors->display_name();
   checkpoint::RefuseNonZeroLora(*file.tensors);
   if (!Resolve(*file.tensors, view ? &*view : nullptr, file.info)) {

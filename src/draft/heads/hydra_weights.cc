@@ -23,18 +23,23 @@ constexpr std::string_view kPrefixLayer = "prefix_layer", kPrefixNorm = "prefix_
 constexpr const char* kPrefix = "prefix_embeding_layer.";  // the authors' spelling
 constexpr const char* kRotaryTable = "prefix_embeding_layer.layers.0.self_attn.rotary_emb.inv_freq";
 
-constexpr HeadTensor Block(const char* note = "") {
+constexpr HeadTensor Block(const char* name, const char* note = "") {
   return {.role = kBlock,
-          .name = "hydra_mlp.#.#.linear",
+          .name = name,
           .outputs = Size::kHiddenSize,
           .inputs = Size::kHiddenSize,
           .bias = Bias::kRequired,
+          .shard = ShardAxis::kOutputs,
           .note = note};
 }
 
 constexpr HeadTensor FirstBlock(std::string_view role, const char* name) {
-  return {
-      .role = role, .name = name, .outputs = Size::kHiddenSize, .inputs = Size::kFirstInputs, .bias = Bias::kRequired};
+  return {.role = role,
+          .name = name,
+          .outputs = Size::kHiddenSize,
+          .inputs = Size::kFirstInputs,
+          .bias = Bias::kRequired,
+          .shard = ShardAxis::kOutputs};
 }
 
 constexpr HeadTensor LmHead(const char* name) {
@@ -46,29 +51,68 @@ constexpr HeadTensor LmHead(const char* name) {
           .shard = ShardAxis::kVocabulary};
 }
 
+constexpr HeadTensor PrefixLayer(const char* name) {
+  return {.role = kPrefixLayer, .name = name, .form = Form::kDecoderLayer};
+}
+
+constexpr HeadTensor PrefixNorm(const char* name) {
+  return {.role = kPrefixNorm, .name = name, .form = Form::kVector, .outputs = Size::kHiddenSize};
+}
+
 constexpr HeadTensor Unused(const char* name) { return {.role = "unused", .name = name, .form = Form::kUnused}; }
 
-constexpr HeadTensor kMlp[] = {FirstBlock(kFirst, "hydra_mlp.#.#.linear"),
-                               FirstBlock(kResidual, "hydra_mlp.#.#.res_connection"), Block(),
-                               LmHead("hydra_lm_head.#")};
-constexpr HeadTensor kUngrounded[] = {Block("ungrounded heads see the hidden state alone"), LmHead("hydra_lm_head.#")};
-constexpr HeadTensor kPrefixMlp[] = {
-    FirstBlock(kFirst, "hydra_mlp.#.#.linear"),
-    FirstBlock(kResidual, "hydra_mlp.#.#.res_connection"),
-    Block(),
-    LmHead("hydra_lm_head.#.1"),
-    {.role = kPrefixLayer, .name = "prefix_embeding_layer.layers.0.", .form = Form::kDecoderLayer},
-    {.role = kPrefixNorm, .name = "prefix_embeding_layer.norm", .form = Form::kVector, .outputs = Size::kHiddenSize},
-    Unused("prefix_embeding_layer.embed_tokens.weight"),
-    Unused(kRotaryTable),
-};
+constexpr const char* kSeesHiddenAlone = "ungrounded heads see the hidden state alone";
 
-// Dropout takes the even places of prefix-mlp's Sequential.
-constexpr HeadLayout kLayouts[] = {{.name = "mlp", .tensors = kMlp},
-                                   {.name = "prefix-mlp", .tensors = kPrefixMlp, .first_place = 1, .place_step = 2},
-                                   {.name = "mlp", .tensors = kUngrounded}};
+// As the authors write them.
+constexpr const char *kBlockName = "hydra_mlp.#.#.linear", *kResidualName = "hydra_mlp.#.#.res_connection";
+constexpr HeadTensor kMlp[] = {FirstBlock(kFirst, kBlockName), FirstBlock(kResidual, kResidualName), Block(kBlockName),
+                               LmHead("hydra_lm_head.#")};
+constexpr HeadTensor kUngrounded[] = {Block(kBlockName, kSeesHiddenAlone), LmHead("hydra_lm_head.#")};
+constexpr HeadTensor kPrefixMlp[] = {FirstBlock(kFirst, kBlockName),
+                                     FirstBlock(kResidual, kResidualName),
+                                     Block(kBlockName),
+                                     LmHead("hydra_lm_head.#.1"),
+                                     PrefixLayer("prefix_embeding_layer.layers.0."),
+                                     PrefixNorm("prefix_embeding_layer.norm"),
+                                     Unused("prefix_embeding_layer.embed_tokens.weight"),
+                                     Unused(kRotaryTable)};
+
+// As the port of Hydra++ to TensorRT-LLM names them (docs/formats.md); it has no heads without a prefix layer, whose
+// names are ours after its own.
+constexpr const char* kRankBlock = "hydra_heads.#.hydra_mlps.#.linear";
+constexpr HeadTensor kRankFirst = FirstBlock(kFirst, "hydra_heads.#.hydra_mlp.linear");
+constexpr HeadTensor kRankResidual = FirstBlock(kResidual, "hydra_heads.#.hydra_mlp.res_connection");
+constexpr HeadTensor kRankLmHead = LmHead("hydra_heads.#.hydra_lm_head");
+constexpr HeadTensor kRankMlp[] = {kRankFirst, kRankResidual, Block(kRankBlock), kRankLmHead};
+constexpr HeadTensor kRankUngrounded[] = {Block(kRankBlock, kSeesHiddenAlone), kRankLmHead};
+constexpr HeadTensor kRankPrefixMlp[] = {kRankFirst,
+                                         kRankResidual,
+                                         Block(kRankBlock),
+                                         kRankLmHead,
+                                         PrefixLayer("prefix_embedding_layer.layer."),
+                                         PrefixNorm("prefix_embedding_layer.norm")};
+
+// Dropout takes the even places of prefix-mlp's Sequential. In rank files the first block has a name of its own, and
+// those after it are counted from 0.
+constexpr HeadLayout kLayouts[] = {
+    {.name = "mlp", .tensors = kMlp, .spelling = "hydra"},
+    {.name = "prefix-mlp", .tensors = kPrefixMlp, .first_place = 1, .place_step = 2, .spelling = "hydra"},
+    {.name = "mlp", .tensors = kUngrounded, .spelling = "hydra"},
+    {.name = "mlp", .tensors = kRankMlp, .first_place = -1, .is_alone = false, .spelling = kRankSpelling},
+    {.name = "prefix-mlp", .tensors = kRankPrefixMlp, .first_place = -1, .is_alone = false, .spelling = kRankSpelling},
+    {.name = "mlp", .tensors = kRankUngrounded, .is_alone = false, .spelling = kRankSpelling}};
 constexpr const HeadLayout &kMlpLayout = kLayouts[0], &kPrefixLayout = kLayouts[1], &kUngroundedLayout = kLayouts[2];
 
+bool HasPrefixLayer(const HeadLayout& layout) { return layout.Find(kPrefixLayer) != nullptr; }
+
+bool HasAny(const checkpoint::TensorSource& tensors, std::string_view begin) {
+  const auto first = tensors.tensors().lower_bound(begin);
+  return first != tensors.tensors().end() && first->first.starts_with(begin);
+}
+
+bool AreRanks(const checkpoint::TensorSource& tensors) { return HasAny(tensors, "hydra_heads."); }
+
+// Of grounded heads, in the authors' spelling.
 const HeadLayout& LayoutOf(const base::JsonView& config) {
   const base::JsonView arch = config.At("hydra_head_arch");
   const std::string name = arch.String();
@@ -120,7 +164,7 @@ bool IsGrounded(const checkpoint::TensorSource& tensors, const base::JsonView& c
   const bool grounded = config.Has("grounded_heads")
                             ? config.At("grounded_heads").Bool()
                             : tensors.Find(NameOf(info, kResidual, 0, 0) + ".weight") != nullptr;
-  if (info.rows == &kPrefixLayout && !grounded) {
+  if (HasPrefixLayer(*info.rows) && !grounded) {
     config.At("grounded_heads")
         .Fail("true (ungrounded prefix-mlp heads are not supported by their authors' code either)");
   }
@@ -138,35 +182,45 @@ void WarnOfRotaryTable(const checkpoint::TensorSource& tensors, HeadsInfo& info)
   if (!text.empty()) info.warnings.push_back(text);
 }
 
-void FillInfo(const checkpoint::TensorSource& tensors, const base::JsonView& config, HeadsInfo& info) {
-  const HeadLayout& layout = LayoutOf(config);
-  const HeadCounts counts = CountHeads(tensors, layout);
-  info.rows = &layout;
+// What the config names; rank files of another tool say by their tensors whether they hold a prefix layer.
+const HeadLayout& LayoutOf(const checkpoint::TensorSource& tensors, const base::JsonView& config) {
+  if (config.Has("hydra_head_arch") || !AreRanks(tensors)) return LayoutOf(config);
+  return HasAny(tensors, "prefix_embedding_layer.") ? kPrefixLayout : kMlpLayout;
+}
+
+void FillLayout(const checkpoint::TensorSource& tensors, const base::JsonView& config, HeadsInfo& info) {
+  const HeadLayout& layout = LayoutOf(tensors, config);
+  const char* spelling = AreRanks(tensors) ? kRankSpelling : layout.spelling;
+  info.rows = Respelled(kHydraKind, layout, spelling);
   info.layout = layout.name;
-  info.name = &layout == &kPrefixLayout ? "hydra++" : "hydra";
+  info.name = HasPrefixLayer(layout) ? "hydra++" : "hydra";
+  info.sequentially_dependent = IsGrounded(tensors, config, info);
+  if (!info.sequentially_dependent) info.rows = Respelled(kHydraKind, kUngroundedLayout, spelling);
+}
+
+void FillInfo(const checkpoint::TensorSource& tensors, const base::JsonView& config, HeadsInfo& info) {
+  FillLayout(tensors, config, info);
+  const HeadCounts counts = CountHeads(tensors, *info.rows);
   info.num_heads = counts.heads;
-  if (counts.heads == 0 || counts.max_place < layout.first_place) {
+  if (counts.heads == 0 || counts.max_place < info.rows->first_place) {
     throw FileError(info.weights_file, "holds no tensor '" + NameOf(info, kBlock, 0, 0) + ".weight', which " +
-                                           info.config_file + " ('hydra_head_arch': \"" + layout.name +
+                                           info.config_file + " ('hydra_head_arch': \"" + info.rows->name +
                                            "\") calls for");
   }
-  info.num_layers = LayersOf(layout, counts, config, info);
+  info.num_layers = LayersOf(*info.rows, counts, config, info);
   info.lm_head_bias = true;
-  WarnIfDifferent(config, "hydra_num_heads", info.num_heads, info);
-  info.sequentially_dependent = IsGrounded(tensors, config, info);
-  if (!info.sequentially_dependent) info.rows = &kUngroundedLayout;
+  for (const char* key : {"hydra_num_heads", "num_hydra_heads"}) WarnIfDifferent(config, key, info.num_heads, info);
+  WarnIfDifferent(config, "num_hydra_layers", info.num_layers, info);
   if (config.Has("hidden_state_offset")) info.hidden_layer_offset = config.At("hidden_state_offset").Int(0, 4096);
   ReadExtension(config, info);
   WarnOfRotaryTable(tensors, info);
-  if (&layout == &kPrefixLayout) info.facts.emplace_back("prefix_rope_theta", info.rope_theta);
+  if (HasPrefixLayer(*info.rows)) info.facts.emplace_back("prefix_rope_theta", info.rope_theta);
 }
 
 bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* config, HeadsInfo& info) {
-  bool has_keys = false;
-  for (const auto& [name, tensor] : tensors.tensors()) has_keys = has_keys || name.starts_with("hydra_mlp.");
   const bool has_arch = config != nullptr && config->Has("hydra_head_arch");
-  if (!has_keys && !has_arch) return false;
-  if (!has_arch) {
+  if (!HasAny(tensors, "hydra_mlp.") && !AreRanks(tensors) && !has_arch) return false;
+  if (config == nullptr || (!has_arch && !AreRanks(tensors))) {
     throw FileError(info.weights_file,
                     "holds Hydra heads, but there is no config.json with 'hydra_head_arch' beside it",
                     "put the config.json that was published with the heads into the same folder");
@@ -204,7 +258,7 @@ model::ModelConfig LayerConfig(const HeadsFile& file, const model::ModelConfig& 
 std::unique_ptr<HeadWeights> Make(const HeadsFile& file, const model::ModelConfig& base) {
   if (!file.info.sequentially_dependent) return std::make_unique<MedusaWeights>(file.info);
   auto weights = std::make_unique<HydraWeights>(file.info);
-  if (file.info.rows == &kPrefixLayout) {
+  if (HasPrefixLayer(*file.info.rows)) {
     weights->prefix = std::make_unique<PrefixWeights>();
     weights->prefix->config = LayerConfig(file, base);
   }

@@ -14,7 +14,12 @@ namespace {
 using checkpoint::ShardAxis;
 
 constexpr HeadTensor Block(const char* name, Bias bias) {
-  return {.role = kBlock, .name = name, .outputs = Size::kHiddenSize, .inputs = Size::kHiddenSize, .bias = bias};
+  return {.role = kBlock,
+          .name = name,
+          .outputs = Size::kHiddenSize,
+          .inputs = Size::kHiddenSize,
+          .bias = bias,
+          .shard = ShardAxis::kOutputs};
 }
 
 constexpr HeadTensor LmHead(const char* name, std::string_view role = kLmHead) {
@@ -43,11 +48,11 @@ constexpr HeadTensor kAdapter[] = {Block("base_model.model.medusa_head.#.#.linea
 
 // How one tool each writes Medusa heads (docs/formats.md).
 constexpr std::array<HeadLayout, 6> kLayouts{{
-    {.name = "a", .tensors = kPlain},
-    {.name = "b", .tensors = kPrefixed, .is_alone = false},
-    {.name = "d", .tensors = kVllm, .is_alone = false},
+    {.name = "a", .tensors = kPlain, .spelling = "medusa-a", .may_lack_lm_heads = true},
+    {.name = "b", .tensors = kPrefixed, .is_alone = false, .spelling = "medusa-b"},
+    {.name = "d", .tensors = kVllm, .is_alone = false, .spelling = "vllm"},
     {.name = "d", .tensors = kVllmPrefixed, .is_alone = false},
-    {.name = "e", .tensors = kModelOpt, .is_alone = false},
+    {.name = "e", .tensors = kModelOpt, .is_alone = false, .spelling = kRankSpelling},
     {.name = "f", .tensors = kAdapter, .is_alone = false},
 }};
 
