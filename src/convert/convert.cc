@@ -2,7 +2,6 @@
 #include "convert/convert.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -15,11 +14,11 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/output_folder.h"
-#include "base/paths.h"
 #include "base/thread_pool.h"
 #include "checkpoint/content_hash.h"
 #include "checkpoint/packed_tensors.h"
 #include "checkpoint/safetensors_writer.h"
+#include "convert/copied_files.h"
 #include "draft/heads/base_copies.h"
 #include "draft/heads/head_kind.h"
 #include "hydrant/error.h"
@@ -40,20 +39,6 @@ using quant::WeightFormat;
 
 // Data begin here in the file, and panels follow each other in whole lines.
 constexpr uint64_t kDataAlignment = 4096;
-
-constexpr std::array<const char*, 13> kCopiedFiles = {"config.json",
-                                                      "generation_config.json",
-                                                      "trees.json",
-                                                      "tokenizer.json",
-                                                      "tokenizer.model",
-                                                      "tokenizer_config.json",
-                                                      "added_tokens.json",
-                                                      "special_tokens_map.json",
-                                                      "chat_template.jinja",
-                                                      "chat_template.json",
-                                                      "LICENSE",
-                                                      "LICENSE.txt",
-                                                      "README.md"};
 
 // One matrix of the source and what is written for it.
 struct PackedOutput {
@@ -265,12 +250,6 @@ std::string WeightsFileName(const checkpoint::TensorSource& source) {
   return fs::path(name).stem().string() + ".safetensors";
 }
 
-std::string LastName(const std::string& folder) {
-  std::error_code ignored;
-  const fs::path path = fs::weakly_canonical(folder, ignored);
-  return path.filename().string();
-}
-
 // For people and other programs; the reader goes by the metadata of the weights.
 void WriteSummary(const ConvertOptions& options, const load::FolderKind& kind, const ConvertReport& report,
                   const std::string& folder) {
@@ -284,16 +263,6 @@ void WriteSummary(const ConvertOptions& options, const load::FolderKind& kind, c
   file << json.dump(1, ' ', true, base::Json::error_handler_t::replace) << "\n" << std::flush;
   if (!file)
     throw FileError(options.out, std::string(base::OutputFolder::kMark) + " cannot be written: is the disk full?");
-}
-
-void CopyFiles(const std::string& from, const std::string& to) {
-  for (const char* name : kCopiedFiles) {
-    const fs::path source = fs::path(from) / name;
-    std::error_code error;
-    if (!base::IsThere(source)) continue;
-    fs::copy_file(source, fs::path(to) / name, error);
-    if (error) throw FileError(source.string(), "cannot be copied to the new folder: " + error.message());
-  }
 }
 
 // A packed lm head could no longer be compared with the embedding: where the source's own is another, the copy of
@@ -391,7 +360,7 @@ ConvertReport ConvertFolder(const ConvertOptions& options) {
     WriteAll(plan, options, report.layout, pool, writer);
     writer.Finish();
   }
-  CopyFiles(options.in, folder.path());
+  CopyFiles(ModelFiles(), options.in, folder.path());
   if (kind.base) CorrectConfig(loaded.base->config, folder.path());
   WriteSummary(options, kind, report, folder.path());
   folder.Keep();

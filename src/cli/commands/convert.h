@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `hydrant convert`: a folder with packed weights.
+// `hydrant convert`: a folder with packed weights, or heads in another layout.
 #pragma once
 
 #include <string>

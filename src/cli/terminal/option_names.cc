@@ -8,10 +8,10 @@ namespace hydrant::cli {
 namespace {
 
 // Where the library's options are declared, or taken.
-constexpr std::array<std::string_view, 14> kOwners = {
-    "AcceptOptions",     "ChatMessage",   "ConvertOptions",    "EngineOptions", "EvalLogits",
-    "GenerationRequest", "LookupOptions", "PerplexityOptions", "RandomModel",   "RenderChat",
-    "SamplingOptions",   "StepOptions",   "StopOptions",       "Tokenize",
+constexpr std::array<std::string_view, 15> kOwners = {
+    "AcceptOptions",     "ChatMessage",     "ConvertOptions",    "EngineOptions", "EvalLogits",
+    "GenerationRequest", "LookupOptions",   "PerplexityOptions", "RandomModel",   "RenderChat",
+    "RespellOptions",    "SamplingOptions", "StepOptions",       "StopOptions",   "Tokenize",
 };
 
 struct Spelling {
