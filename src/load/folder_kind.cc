@@ -54,7 +54,7 @@ bool HoldsHeadsToo(const std::string& folder) {
 // EAGLE heads have the config of a language model and weights in files of a model's name.
 bool HoldsBaseTensors(const std::string& folder) {
   try {
-    const std::vector<std::string> names = checkpoint::OpenHeadsFolder(folder)->Names();
+    const std::vector<std::string> names = checkpoint::OpenModelFolder(folder)->Names();
     return std::ranges::any_of(names, [](const std::string& name) { return name.starts_with("model."); });
   } catch (const UserError&) {
     return true;
