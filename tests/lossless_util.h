@@ -97,7 +97,7 @@ inline std::vector<std::vector<int32_t>> ExpectLossless(const Case& c, const std
   options.load_tokenizer = false;
   Engine plain(options);
   options.draft = c.heads;
-  const int32_t depth = Engine(options).info().num_heads;
+  const int32_t depth = Engine(options).info().draft_depth;
   const auto request_for = [&c](size_t s) {
     GenerationRequest request;
     request.prompt_ids = c.prompt;

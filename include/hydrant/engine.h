@@ -67,8 +67,9 @@ struct EosToken {
 // What was loaded, for display.
 struct EngineInfo {
   std::string model_family;     // "llama", "mistral", "qwen2", "qwen3"
-  std::string drafter;          // "none", "medusa", "hydra", "hydra++"
-  int32_t num_heads = 0;        // draft heads, K
+  std::string drafter;          // "none", "medusa", "hydra", "hydra++", "eagle", "eagle3", "draft model"
+  int32_t num_heads = 0;        // draft heads, K; 1 for EAGLE heads and draft models, which draft level by level
+  int32_t draft_depth = 0;      // levels of the trees that --tree auto chooses from
   int32_t num_draft_vocab = 0;  // tokens that they may draft; 0 without heads
   std::string cpu_target;       // the active one
   std::string kv_type;          // f32 | bf16 | f16

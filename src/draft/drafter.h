@@ -85,6 +85,7 @@ class Drafter {
 
   virtual const char* name() const = 0;   // "medusa", "hydra", "hydra++", "lookup"
   virtual int32_t max_depth() const = 0;  // K: no tree of this drafter is deeper
+  virtual int32_t num_heads() const { return max_depth(); }  // K
   // Levels of the trees that `--tree auto` chooses from.
   virtual int32_t usual_depth() const { return max_depth(); }
   // Which hidden states Commit takes (model/decoder.h: kAfterFinalNorm).

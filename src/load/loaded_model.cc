@@ -201,7 +201,8 @@ void FillInfo(LoadedModel& loaded) {
   EngineInfo& info = loaded.info;
   info.model_family = model::NameOf(loaded.weights.config.family);
   info.drafter = loaded.drafter ? loaded.drafter->name() : "none";
-  info.num_heads = loaded.drafter ? loaded.drafter->usual_depth() : 0;
+  info.num_heads = loaded.drafter ? loaded.drafter->num_heads() : 0;
+  info.draft_depth = loaded.drafter ? loaded.drafter->usual_depth() : 0;
   info.cpu_target = loaded.queue.table->target;
   info.threads = loaded.pool->num_threads();
   if (const std::string text = base::TooManyThreads(info.threads); !text.empty()) info.warnings.push_back(text);

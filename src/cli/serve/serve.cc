@@ -118,9 +118,8 @@ std::string MemoryText(uint64_t bytes) { return fmt::format("{:.1f} GiB", static
 
 // What was loaded and what its limits are: the first lines of the log.
 std::string StartText(const EngineInfo& info, const ServeOptions& options, size_t num_keys) {
-  const std::string drafts = info.num_heads == 0
-                                 ? "no draft heads"
-                                 : fmt::format("{} {} heads ({})", info.num_heads, info.drafter, info.head_weights);
+  const std::string drafts =
+      info.num_heads == 0 ? "no drafter" : fmt::format("drafts by {} ({})", info.drafter, info.head_weights);
   return fmt::format(
       "model: {} ({}), {}\n"
       "machine: {} kernels, {} thread{}\n"

@@ -67,6 +67,7 @@ class LevelDrafter : public Drafter {
 
   const char* name() const override { return model_->name(); }
   int32_t max_depth() const override { return tree::Topology::kMaxDepth; }
+  int32_t num_heads() const override { return 1; }
   int32_t usual_depth() const override { return kUsualDepth; }
   std::vector<int32_t> WantedLayers() const override { return model_->WantedLayers(); }
   std::vector<kv::LayerShape> KvLayers() const override { return model_->KvLayers(); }
