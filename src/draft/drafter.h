@@ -83,8 +83,8 @@ class Drafter {
  public:
   virtual ~Drafter() = default;
 
-  virtual const char* name() const = 0;   // "medusa", "hydra", "hydra++", "lookup"
-  virtual int32_t max_depth() const = 0;  // K: no tree of this drafter is deeper
+  virtual const char* name() const = 0;                      // "medusa", "hydra", "hydra++", "lookup"
+  virtual int32_t max_depth() const = 0;                     // K: no tree of this drafter is deeper
   virtual int32_t num_heads() const { return max_depth(); }  // K
   // Levels of the trees that `--tree auto` chooses from.
   virtual int32_t usual_depth() const { return max_depth(); }

@@ -162,20 +162,23 @@ std::vector<int32_t> HiddenLayers(const HeadsInfo& info, const model::ModelConfi
   }
   const auto [least, most] = std::ranges::minmax(ids);
   const bool can_be_inputs = least >= 0 && most < layers, can_be_outputs = least >= -1 && most + 1 < layers;
-  bool are_inputs = info.hidden_layers_are_inputs;
-  if (!are_inputs && !info.hidden_layers_are_outputs) {
-    are_inputs = ids == rule || (ids != rule_outputs && !can_be_outputs);
-    const bool are_outputs = ids == rule_outputs || !can_be_inputs;
-    if (are_inputs == are_outputs) {
-      throw FileError(info.config_file,
-                      "'" + std::string(kIdsKey) + "' is " + Listed(ids) + " for a base of " + std::to_string(layers) +
-                          " layers, which may count what enters the layers (vLLM) or what leaves them (SGLang)",
-                      "add \"" + std::string(kReadingKey) + "\": \"inputs\" or \"outputs\" to the file");
-    }
+  bool are_inputs = info.hidden_layers_are_inputs, are_outputs = info.hidden_layers_are_outputs;
+  if (!are_inputs && !are_outputs) {
+    are_inputs = can_be_inputs && (ids == rule || (ids != rule_outputs && !can_be_outputs));
+    are_outputs = can_be_outputs && (ids == rule_outputs || (ids != rule && !can_be_inputs));
   }
-  if (are_inputs ? !can_be_inputs : !can_be_outputs) {
+  const bool is_impossible = are_inputs    ? !can_be_inputs
+                             : are_outputs ? !can_be_outputs
+                                           : !can_be_inputs && !can_be_outputs;
+  if (is_impossible) {
     throw FileError(info.config_file, "'" + std::string(kIdsKey) + "' is " + Listed(ids) + ", but the base (" +
                                           base.file + ") has " + std::to_string(layers) + " layers");
+  }
+  if (are_inputs == are_outputs) {
+    throw FileError(info.config_file,
+                    "'" + std::string(kIdsKey) + "' is " + Listed(ids) + " for a base of " + std::to_string(layers) +
+                        " layers, which may count what enters the layers (vLLM) or what leaves them (SGLang)",
+                    "add \"" + std::string(kReadingKey) + "\": \"inputs\" or \"outputs\" to the file");
   }
   std::vector<int32_t> hidden;
   for (const int64_t id : ids) hidden.push_back(static_cast<int32_t>(are_inputs ? id : id + 1));

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// EAGLE heads from files: what is wrong with them is said by name, and whatever they draft, texts are plain decoding's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "load/loaded_model.h"
+#include "tests/eagle_folder.h"
+#include "tests/lossless_util.h"
+
+namespace hydrant::test::eagle_files_test {
+namespace {
+
+using testing::HasSubstr;
+
+EngineOptions OptionsOf(const std::string& draft) {
+  EngineOptions options;
+  options.model = Golden("base_mha");
+  options.draft = draft;
+  options.load_tokenizer = false;
+  return options;
+}
+
+void ExpectRefused(bool is_third, const std::string& part, const std::function<void(EagleFolder&)>& spoil) {
+  EagleFolder folder(is_third);
+  spoil(folder);
+  const TempDir dir;
+  try {
+    load::LoadModel(OptionsOf(folder.Write(dir)));
+    FAIL() << "loaded, expected: " << part;
+  } catch (const FileError& error) {
+    EXPECT_THAT(error.what() + std::string(" ") + error.hint(), HasSubstr(part));
+  }
+}
+
+TEST(EagleFiles, WhatIsWrongIsNamed) {
+  const auto refused = [](const std::string& part, const std::function<void(EagleFolder&)>& spoil) {
+    ExpectRefused(/*is_third=*/true, part, spoil);
+  };
+  refused("'fc.weight' is [64, 128], expected [64, 192] (3 * hidden_size", [](EagleFolder& f) {
+    f.shapes["fc.weight"] = {64, 128};
+  });
+  refused("'midlayer.self_attn.k_proj.weight' is [64, 128], expected [32, 128] (num_key_value_heads * head_dim",
+          [](EagleFolder& f) {
+            f.shapes["midlayer.self_attn.k_proj.weight"] = {64, 128};
+          });
+  refused("'norm.weight' is missing", [](EagleFolder& f) { f.shapes.erase("norm.weight"); });
+  refused("'midlayer.extra'", [](EagleFolder& f) { f.shapes["midlayer.extra"] = {3}; });
+  refused("'lm_head.weight' is [40, 64], expected [39, 64] (rows of the token map",
+          [](EagleFolder& f) { f.offsets.pop_back(); });
+  refused("'d2t' maps row 39 to token", [](EagleFolder& f) { f.offsets.back() = 473; });
+  refused("'d2t' maps row 39 to token", [](EagleFolder& f) { f.offsets.back() = INT64_MAX; });
+  refused("'d2t' maps row 39 to token", [](EagleFolder& f) { f.offsets.back() = INT64_MIN; });
+  refused("'d2t' maps row 39 to token 380", [](EagleFolder& f) { f.offsets.back() = f.offsets[38] - 1; });
+  refused("'hidden_size' is 32, expected the base's 64", [](EagleFolder& f) { f.config["hidden_size"] = 32; });
+  refused("'num_hidden_layers' is 2, expected 1", [](EagleFolder& f) { f.config["num_hidden_layers"] = 2; });
+  refused("\"inputs\" or \"outputs\"", [](EagleFolder& f) {
+    f.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = {0, 1, 2};
+  });
+  refused("[1, 2, 9], but the base", [](EagleFolder& f) {
+    f.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = {1, 2, 9};
+  });
+  refused("expected 3 layers", [](EagleFolder& f) { f.config["eagle_aux_hidden_state_layer_ids"] = {1, 2}; });
+  refused("fewer than EAGLE-3's own rule needs (7)", [](EagleFolder& f) { f.config.erase("eagle_config"); });
+  refused("norm_before_fc", [](EagleFolder& f) { f.config["norm_before_fc"] = true; });
+  ExpectRefused(/*is_third=*/false, "'fc.bias' is [63], expected [64]",
+                [](EagleFolder& f) { f.shapes["fc.bias"] = {63}; });
+}
+
+TEST(EagleFiles, WithoutAConfigTheFileIsNamed) {
+  const TempDir dir;
+  EagleFolder(false).Write(dir);
+  std::filesystem::remove(dir.path() + "/config.json");
+  try {
+    load::LoadModel(OptionsOf(dir.path()));
+    FAIL();
+  } catch (const FileError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("holds EAGLE heads, but there is no config.json"));
+  }
+}
+
+// The same numbers under both readings, settled by the file.
+TEST(EagleFiles, TheReadingOfLayerNumbersCanBeSettled) {
+  for (const char* reading : {"inputs", "outputs"}) {
+    EagleFolder folder(true);
+    folder.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = {0, 1, 2};
+    folder.config["eagle_aux_hidden_state_layer_ids_are"] = reading;
+    const TempDir dir;
+    const auto loaded = load::LoadModel(OptionsOf(folder.Write(dir)));
+    const std::vector<int32_t> inputs = {0, 1, 2}, outputs = {1, 2, 3};
+    EXPECT_EQ(loaded->drafter->WantedLayers(), std::string(reading) == "inputs" ? inputs : outputs);
+  }
+}
+
+TEST(EagleFiles, WhateverTheyDraftTextsArePlainDecodings) {
+  for (const bool is_third : {false, true}) {
+    const TempDir dir;
+    Engine engine(OptionsOf(EagleFolder(is_third).Write(dir)));
+    int64_t accepted = 0;
+    std::vector<GenerationRequest> requests;
+    for (const Setting& setting : EverySetting()) {
+      for (const char* tree : {"dynamic", "mc_sim_7b_63", "auto"}) {
+        GenerationRequest request;
+        request.prompt_ids = Prompt();
+        request.sampling = setting.sampling;
+        request.stop = {.max_tokens = 60, .ignore_eos = true, .stop = {}};
+        request.tree = tree;
+        requests.push_back(request);
+      }
+    }
+    const std::vector<GenerationResult> together = engine.GenerateBatch(requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      SCOPED_TRACE(i);
+      accepted += together[i].num_accepted();
+      requests[i].use_drafter = false;
+      EXPECT_EQ(engine.Generate(requests[i]).token_ids, together[i].token_ids);
+    }
+    EXPECT_GT(accepted, 0);
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::test::eagle_files_test
