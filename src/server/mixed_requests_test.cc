@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "tests/eagle_folder.h"
 #include "tests/served.h"
 
 namespace hydrant::server::mixed_requests_test {
@@ -22,8 +23,10 @@ constexpr int kClients = 64;
 
 struct Way {
   const char* name;
-  const char* draft;  // of the golden model; empty: plain; "tale": the embedded model with its heads
+  // Of the golden model; empty: plain; "eagle3": random heads; "tale": the embedded model with its heads.
+  const char* draft;
   int32_t lookup;
+  bool is_dynamic = false;  // every fourth request asks for a dynamic tree
 };
 
 std::string NameOfWay(const testing::TestParamInfo<Way>& way) { return way.param.name; }
@@ -38,7 +41,12 @@ EngineOptions OptionsOf(const Way& way) {
     return options;
   }
   options.model = test::SourceDir() + "/tests/golden/" + std::string("base_mha");
-  if (*way.draft != 0) options.draft = test::SourceDir() + "/tests/golden/" + std::string(way.draft);
+  if (way.draft == std::string("eagle3")) {
+    static const test::TempDir dir;
+    options.draft = test::EagleFolder(/*is_third=*/true).Write(dir);
+  } else if (*way.draft != 0) {
+    options.draft = test::SourceDir() + "/tests/golden/" + std::string(way.draft);
+  }
   options.load_tokenizer = false;
   return options;
 }
@@ -61,6 +69,10 @@ class MixedRequests : public testing::TestWithParam<Way> {
   }
   Json BodyOf(int i) const {
     const GenerationRequest request = RequestOf(i);
+    Json speculation = {{"enabled", i % 7 != 2}, {"lookup", GetParam().lookup}, {"lookup_min", 2}};
+    if (GetParam().is_dynamic && i % 4 == 1) {
+      speculation.update({{"tree", "dynamic"}, {"draft_nodes", 9}, {"draft_depth", 3}, {"draft_width", 3 + i % 3}});
+    }
     return {{"prompt", request.prompt_ids},
             {"max_tokens", request.stop.max_tokens},
             {"ignore_eos", request.stop.ignore_eos},
@@ -71,7 +83,7 @@ class MixedRequests : public testing::TestWithParam<Way> {
             {"stop", request.stop.stop},
             {"n", i % 10 == 3 ? 2 : 1},
             {"return_token_ids", true},
-            {"speculation", {{"enabled", i % 7 != 2}, {"lookup", GetParam().lookup}, {"lookup_min", 2}}}};
+            {"speculation", speculation}};
   }
 
   void GoAway(uint16_t port, int i) const {
@@ -146,6 +158,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, MixedRequests,
                          testing::Values(Way{"Plain", "", 0}, Way{"Medusa", "medusa/c_v2_k4_l1", 0},
                                          Way{"Hydra", "hydra/mlp_k3_l2", 0},
                                          Way{"HydraPlusPlus", "hydra/prefix_mlp_k2_l1", 0}, Way{"Lookup", "", 6},
+                                         Way{"Eagle", "eagle3", 0, true}, Way{"DraftModel", "base_mha", 0, true},
                                          Way{"TaleWithHeadsAndLookup", "tale", 6}),
                          NameOfWay);
 
