@@ -65,8 +65,48 @@ TEST(EagleFiles, WhatIsWrongIsNamed) {
   refused("expected 3 layers", [](EagleFolder& f) { f.config["eagle_aux_hidden_state_layer_ids"] = {1, 2}; });
   refused("fewer than EAGLE-3's own rule needs (7)", [](EagleFolder& f) { f.config.erase("eagle_config"); });
   refused("norm_before_fc", [](EagleFolder& f) { f.config["norm_before_fc"] = true; });
+  refused("'fc.weight' is missing", [](EagleFolder& f) { f.shapes.erase("fc.weight"); });
+  refused("'midlayer.self_attn.q_proj.weight' is missing",
+          [](EagleFolder& f) { f.shapes.erase("midlayer.self_attn.q_proj.weight"); });
   ExpectRefused(/*is_third=*/false, "'fc.bias' is [63], expected [64]",
                 [](EagleFolder& f) { f.shapes["fc.bias"] = {63}; });
+}
+
+TEST(EagleFiles, ACutFileIsNamed) {
+  for (const uintmax_t size : {0, 5, 100, 5000}) {
+    const TempDir dir;
+    EagleFolder(true).Write(dir);
+    std::filesystem::resize_file(dir.path() + "/model.safetensors", size);
+    try {
+      load::LoadModel(OptionsOf(dir.path()));
+      FAIL() << size;
+    } catch (const FileError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("model.safetensors")) << size;
+      EXPECT_THAT(error.what(), testing::Not(HasSubstr("which are not run"))) << size;
+    }
+  }
+}
+
+// Few nodes need few levels, so that the widest and deepest tree of them takes no more room than they do.
+TEST(EagleFiles, ADynamicTreeIsNoLargerThanItsNodesNeed) {
+  const TempDir dir;
+  EngineOptions options = OptionsOf(EagleFolder(true).Write(dir));
+  const EngineInfo info = Engine(options).info();
+  options.kv_memory = info.kv_memory / static_cast<uint64_t>(info.kv_positions / 32) * 4;
+  Engine engine(options);
+  GenerationRequest request;
+  request.prompt_ids = Prompt();
+  request.stop = {.max_tokens = 40, .ignore_eos = true, .stop = {}};
+  request.tree = "dynamic";
+  request.dynamic = {.nodes = 5, .depth = 5, .width = 5};
+  const GenerationResult expected = engine.Generate(request);
+  request.dynamic = {.nodes = 5, .depth = 64, .width = 64};
+  const GenerationResult wide = engine.Generate(request);
+  EXPECT_EQ(wide.num_emitted, expected.num_emitted);
+  EXPECT_EQ(wide.num_drafted, expected.num_drafted);
+  request.dynamic.nodes = 59;
+  request.max_nodes = 5;
+  EXPECT_EQ(engine.Generate(request).num_emitted, expected.num_emitted);
 }
 
 TEST(EagleFiles, WithoutAConfigTheFileIsNamed) {

@@ -97,7 +97,7 @@ std::unique_ptr<AutoTrees> MakeAutoTrees(load::LoadedModel& loaded, const tree::
 }  // namespace
 
 int32_t TreePlan::max_rows() const {
-  if (is_dynamic) return 1 + dynamic_nodes;
+  if (is_dynamic) return 1 + dynamic.nodes;
   return auto_trees != nullptr ? auto_trees->max_rows() : shape->whole().num_nodes();
 }
 
@@ -128,7 +128,12 @@ TreePlan Trees::Dynamic(const GenerationRequest& request) const {
     throw UserError("EngineOptions::tree is \"dynamic\", and " + drafter_ + " heads fill trees of a given shape",
                     "name a preset, a file or a list of paths, or leave it out");
   }
-  return {.name = kDynamic, .choices = "[]", .is_dynamic = true, .dynamic_nodes = request.dynamic.nodes};
+  // N nodes are at most N levels deep, and come from the N best of each level: more would be drafted in vain.
+  DynamicTreeOptions tree = request.dynamic;
+  if (request.max_nodes > 0) tree.nodes = std::min(tree.nodes, request.max_nodes);
+  tree.depth = std::min(tree.depth, tree.nodes);
+  tree.width = std::min(tree.width, tree.nodes);
+  return {.name = kDynamic, .choices = "[]", .is_dynamic = true, .dynamic = tree};
 }
 
 TreePlan Trees::For(const GenerationRequest& request) const {

@@ -18,8 +18,8 @@ struct TreePlan {
   std::string choices;  // its paths as a JSON list; "[]" for auto
   std::shared_ptr<draft::StaticTree> shape = nullptr;
   AutoTrees* auto_trees = nullptr;  // set: it chooses, and `shape` is not used
-  bool is_dynamic = false;          // GenerationRequest::dynamic, and no shape
-  int32_t dynamic_nodes = 0;        // of it
+  bool is_dynamic = false;          // no shape, but:
+  DynamicTreeOptions dynamic = {};  // no deeper and no wider than its nodes can be
 
   int32_t max_rows() const;  // of its largest tree, the root included
 };

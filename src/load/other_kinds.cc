@@ -168,9 +168,10 @@ bool Contains(std::string_view text, std::string_view part) { return text.find(p
 std::optional<std::string> OtherHeads(const Contents& c) {
   const std::string type = TextOf(c.config, "model_type"), architectures = Architectures(c.config);
   const std::string speculators = TextOf(c.config, "speculators_model_type");
-  const bool has_layer = c.Any("midlayer.") || c.Any("layers.0.");
-  if (c.Has("fc.weight") && has_layer) return std::nullopt;  // EAGLE heads that are run
-  if (c.config.contains("speculators_config") || !speculators.empty()) {
+  // EAGLE heads that are run, whole or damaged, and Hydra's eagle-attn: their own readers say what is wrong.
+  const bool is_read =
+      c.tensors.empty() || c.Any("midlayer.") || c.Any("layers.0.") || c.config.contains("hydra_head_arch");
+  if (!is_read && (c.config.contains("speculators_config") || !speculators.empty())) {
     const bool eagle = speculators.empty() || speculators.starts_with("eagle");
     const bool third = speculators == "eagle3" || c.config.contains("draft_vocab_size") || c.Has("d2t");
     return (third   ? "EAGLE-3 heads"
@@ -178,12 +179,9 @@ std::optional<std::string> OtherHeads(const Contents& c) {
                     : "heads of type " + speculators) +
            std::string(" in the layout of the speculators library");
   }
-  const bool eagle = c.Has("fc.weight") || Contains(architectures, "Eagle") || type.starts_with("eagle");
-  if (eagle && (c.Any("midlayer.") || c.Has("d2t") || Contains(architectures, "Eagle3") || type == "eagle3" ||
-                c.Any("layers.0.hidden_norm."))) {
-    return "EAGLE-3 heads";
-  }
-  if (eagle && (c.Any("layers.0.") || c.Any("model.layers.0.") || c.tensors.empty())) return "EAGLE heads";
+  const bool eagle = !is_read && (c.Has("fc.weight") || Contains(architectures, "Eagle") || type.starts_with("eagle"));
+  if (eagle && (c.Has("d2t") || Contains(architectures, "Eagle3") || type == "eagle3")) return "EAGLE-3 heads";
+  if (eagle) return "EAGLE heads";
   if (type.starts_with("recurrent_drafting") || type == "redrafter" ||
       (c.config.contains("exit_dim") && c.config.contains("num_draft_layers")) || c.Any("rnn_u.") || c.Any("rnn_w.") ||
       c.Any("drafter.rnn_")) {
@@ -221,10 +219,11 @@ void RefuseHeadsAsBase(const std::string& folder, const Contents& c) {
 void RefuseBaseAsHeads(const std::string& folder, const Contents& c) {
   const auto layers = c.config.find("num_hidden_layers");
   if (layers == c.config.end() || !(c.Any("model.layers.") || c.Has("model.embed_tokens.weight"))) return;
-  throw FileError(folder,
-                  "is a base model (" + TextOf(c.config, "model_type") + ", " + base::DumpJson(*layers) +
-                      " layers), expected draft heads",
-                  "name it with EngineOptions::model; EngineOptions::draft takes Medusa or Hydra heads");
+  throw FileError(
+      folder,
+      "is a base model (" + TextOf(c.config, "model_type") + ", " + base::DumpJson(*layers) +
+          " layers), expected draft heads",
+      "name it with EngineOptions::model; EngineOptions::draft takes heads, or a draft model that has the same tokens");
 }
 
 void RefuseFolder(const std::string& folder, Role role) {

@@ -88,10 +88,15 @@ constexpr HeadLayout kLayouts[] = {{.name = "eagle", .tensors = kFirst},
 
 // By its tensors; null: no EAGLE heads.
 const HeadLayout* LayoutOf(const checkpoint::TensorSource& tensors) {
-  if (tensors.Find("fc.weight") == nullptr) return nullptr;
-  if (tensors.Find("midlayer.self_attn.q_proj.weight") != nullptr) return &kLayouts[1];
-  if (tensors.Find("layers.0.hidden_norm.weight") != nullptr) return &kLayouts[2];
-  return tensors.Find("layers.0.self_attn.q_proj.weight") != nullptr ? &kLayouts[0] : nullptr;
+  bool has_midlayer = false, has_layer = false;
+  for (const auto& [name, tensor] : tensors.tensors()) {
+    has_midlayer = has_midlayer || name.starts_with("midlayer.");
+    has_layer = has_layer || name.starts_with("layers.0.");
+  }
+  if (has_midlayer) return &kLayouts[1];
+  const bool is_third = tensors.Find("layers.0.hidden_norm.weight") != nullptr || tensors.Find("d2t") != nullptr;
+  if (has_layer && is_third) return &kLayouts[2];
+  return has_layer && tensors.Find("fc.weight") != nullptr ? &kLayouts[0] : nullptr;
 }
 
 bool IsThird(const HeadsInfo& info) { return info.rows != &kLayouts[0]; }

@@ -33,6 +33,11 @@ constexpr std::array<FieldName, 8> kFields = {{{"EngineOptions::tree", "speculat
                                                {"prompt token", "prompt"}}};
 
 ApiError OfTheLibrary(std::string message) {
+  // Who runs the server sets this one, by its flag.
+  constexpr std::string_view kKvMemory = "EngineOptions::kv_memory";
+  if (const size_t at = message.find(kKvMemory); at != std::string::npos) {
+    message.replace(at, kKvMemory.size(), "the server's --kv-memory");
+  }
   for (const auto& [option, field] : kFields) {
     const size_t at = message.find(option);
     if (at == std::string::npos) continue;
