@@ -34,6 +34,7 @@ class Eagle : public LevelModel {
   uint64_t weight_bytes() const override { return weights_.bytes; }
   uint64_t bytes_read() const override { return bytes_read_; }
   int64_t state_width() const override { return width(); }
+  int64_t input_width() const override { return width(); }
   int64_t num_logits() const override { return weights_.head.lm_head.outputs(); }
   std::span<const int32_t> token_map() const override { return weights_.token_map; }
   bool reads_next_token() const override { return true; }

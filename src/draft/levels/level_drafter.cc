@@ -62,13 +62,16 @@ class LevelDrafter : public Drafter {
       : model_(std::move(model)),
         vocab_size_(vocab_size),
         queue_(queue),
-        num_wanted_(model_->WantedLayers().size()),
-        ranker_(vocab_size, model_->token_map()) {}
+        keeps_kv_(!model_->KvLayers().empty()),
+        input_width_(static_cast<int64_t>(model_->WantedLayers().size()) * model_->input_width()),
+        ranker_(vocab_size, model_->token_map()) {
+    HYDRANT_CHECK(keeps_kv_ || model_->reads_next_token());
+  }
 
   const char* name() const override { return model_->name(); }
-  int32_t max_depth() const override { return tree::Topology::kMaxDepth; }
-  int32_t num_heads() const override { return 1; }
-  int32_t usual_depth() const override { return kUsualDepth; }
+  int32_t max_depth() const override { return model_->max_depth(); }
+  int32_t num_heads() const override { return model_->num_heads(); }
+  int32_t usual_depth() const override { return std::min(kUsualDepth, max_depth()); }
   std::vector<int32_t> WantedLayers() const override { return model_->WantedLayers(); }
   std::vector<kv::LayerShape> KvLayers() const override { return model_->KvLayers(); }
   uint64_t weight_bytes() const override { return model_->weight_bytes(); }
@@ -84,6 +87,7 @@ class LevelDrafter : public Drafter {
   int32_t Resume(DraftState& state, const DraftKv& kv, int32_t length) const override {
     auto& own = static_cast<LevelState&>(state);
     own = LevelState();
+    if (!keeps_kv_) return length;
     const int32_t drafted = std::min(length, kv.table->drafted_length());
     return model_->reads_next_token() ? std::max(0, drafted - 1) : drafted;
   }
@@ -106,6 +110,7 @@ class LevelDrafter : public Drafter {
     for (size_t i = 0; i < inputs.size(); ++i) {
       ProposeInput& input = inputs[i];
       input.tree->Reset(input.output.back());
+      input.budget.max_depth = std::min(input.budget.max_depth, model_->max_depth());
       if (!MayDraft(input) || !Reserve(input)) continue;
       jobs_.push_back({.state = static_cast<LevelState*>(input.state),
                        .table = input.kv.table,
@@ -133,7 +138,7 @@ class LevelDrafter : public Drafter {
     for (size_t i = 0; i < inputs.size(); ++i) {
       AlongInput& input = inputs[i];
       const auto count = static_cast<int32_t>(input.tokens.size());
-      const bool reserved = input.kv.table->Reserve(input.kv.table->length() + count);
+      const bool reserved = !keeps_kv_ || input.kv.table->Reserve(input.kv.table->length() + count);
       HYDRANT_CHECK(reserved);
       chains[i].Start(input.tokens);
       input.logits->Resize(count, vocab_size_);
@@ -170,10 +175,19 @@ class LevelDrafter : public Drafter {
         state.inputs.insert(state.inputs.end(), hidden.row(r), hidden.row(r) + hidden.cols);
       }
     }
+    if (!keeps_kv_) KeepLast(state);
+  }
+
+  // The last row, whose token is not decided yet.
+  void KeepLast(LevelState& state) const {
+    state.inputs.erase(state.inputs.begin(), state.inputs.end() - input_width_);
+    state.tokens.clear();
+    state.num_rows = 1;
   }
 
   // Room for every row that may be drafted. False: the pool is full.
   bool Reserve(const ProposeInput& input) const {
+    if (!keeps_kv_) return true;
     const int32_t rows =
         input.dynamic != nullptr ? SlotsOf(*input.dynamic) : input.shape->Within(input.budget).num_nodes();
     return input.kv.table->Reserve(input.kv.table->length() + std::min(rows, input.budget.max_slots));
@@ -188,7 +202,7 @@ class LevelDrafter : public Drafter {
       if (drafts && shift() == 1) DecideLast(job);
       total += static_cast<int64_t>(job.state->tokens.size()) + (drafts && shift() == 0 ? 1 : 0);
     }
-    const auto width = static_cast<int64_t>(num_wanted_) * InputWidth();
+    const int64_t width = input_width_;
     inputs_.Resize(total, width);
     int64_t row = 0;
     const auto add = [&](const Job& job, size_t first, size_t count) {
@@ -233,19 +247,17 @@ class LevelDrafter : public Drafter {
     state.tokens.push_back(job.root);
   }
 
-  int64_t InputWidth() const { return num_wanted_ == 0 ? 0 : model_->state_width(); }
-
   // Those rows are done.
   void ForgetWaiting(Job& job) const {
     LevelState& state = *job.state;
     const auto done = static_cast<int32_t>(state.tokens.size());
     const int32_t end = job.table->length() - state.num_rows + done;
-    const auto width = static_cast<int64_t>(num_wanted_) * InputWidth();
+    const int64_t width = input_width_;
     if (done > 0) state.last.assign(state.inputs.begin() + (done - 1) * width, state.inputs.begin() + done * width);
     state.inputs.erase(state.inputs.begin(), state.inputs.begin() + done * width);
     state.tokens.clear();
     state.num_rows -= done;
-    job.table->AppendDrafted(end - job.table->drafted_length());
+    if (keeps_kv_) job.table->AppendDrafted(end - job.table->drafted_length());
   }
 
   // `fill(job, expansion, row)` answers an expansion from that row of the ranker.
@@ -259,7 +271,7 @@ class LevelDrafter : public Drafter {
       if (depth == 0) {
         RunWaiting(kv, &output);
       } else {
-        RunDrafted(kv, output);
+        RunDrafted(kv, depth, output);
       }
       std::swap(states_, above_);
       for (size_t e = 0; e < expanded_.size(); ++e) {
@@ -320,7 +332,7 @@ class LevelDrafter : public Drafter {
     job.tokens = std::move(tokens);
   }
 
-  void RunDrafted(const DraftKv& kv, const HeadOutput& output) {
+  void RunDrafted(const DraftKv& kv, int32_t depth, const HeadOutput& output) {
     batch_.Clear();
     const int64_t width = model_->state_width();
     inputs_.Resize(static_cast<int64_t>(expanded_.size()), width);
@@ -334,6 +346,7 @@ class LevelDrafter : public Drafter {
     model_->Run({.rows = &batch_,
                  .inputs = inputs_,
                  .is_committed = false,
+                 .depth = depth,
                  .num_outputs = static_cast<int64_t>(expanded_.size()),
                  .output = &output,
                  .pool = &kv.table->pool(),
@@ -344,7 +357,8 @@ class LevelDrafter : public Drafter {
   std::unique_ptr<LevelModel> model_;
   int64_t vocab_size_;
   kernels::Queue* queue_;
-  size_t num_wanted_;
+  bool keeps_kv_;
+  int64_t input_width_;  // of all wanted layers together
   CandidateRanker ranker_;
   std::vector<ShapeGrowth> shapes_;
   std::vector<DynamicGrowth> dynamics_;

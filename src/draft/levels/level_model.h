@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A network that drafts level by level: EAGLE's layer, a small language model. Each row is a token; what comes out of
-// it are the logits of the next token and, where the network has one, a state that the rows of its children read.
+// it are the logits of the next token and, where the network has one, a state that the rows of its children read. It
+// remembers committed tokens by keys and values, or only the last one's hidden states.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include "draft/heads/head_stack.h"
 #include "kv/kv_cache.h"
 #include "model/row_batch.h"
+#include "tree/topology.h"
 
 namespace hydrant::draft {
 
@@ -21,6 +23,7 @@ struct LevelPass {
   // other; for drafted ones the state of the parent. Empty where the network reads tokens alone.
   kernels::ConstRows inputs = {};
   bool is_committed = false;
+  int32_t depth = 0;  // level of the rows whose logits are wanted: 0 is the root's
   // Only the last so many rows give states and logits; of the others only keys and values are needed.
   int64_t num_outputs = 0;
   const HeadOutput* output = nullptr;  // null: no logits
@@ -35,7 +38,13 @@ class LevelModel {
 
   virtual const char* name() const = 0;
   virtual std::vector<int32_t> WantedLayers() const { return {}; }
-  virtual std::vector<kv::LayerShape> KvLayers() const = 0;
+  // Columns of the hidden states of each of them.
+  virtual int64_t input_width() const { return 0; }
+  // None: of the committed rows only the last is run, so that the network must be one that reads_next_token().
+  virtual std::vector<kv::LayerShape> KvLayers() const { return {}; }
+  // Levels that it can draft.
+  virtual int32_t max_depth() const { return tree::Topology::kMaxDepth; }
+  virtual int32_t num_heads() const { return 1; }
   virtual uint64_t weight_bytes() const = 0;
   virtual uint64_t bytes_read() const = 0;
   // Columns of the states; 0: the network has none.
