@@ -12,6 +12,13 @@
 namespace hydrant::draft {
 namespace {
 
+// Of what q, k and v read in place of the layer's normed rows: EAGLE-1 its rows without a norm. Hydra's eagle-attn has
+// the norm: 0.
+int64_t AttentionWidth(const EagleWeights& weights, int64_t hidden_size) {
+  if (weights.is_third) return 2 * hidden_size;
+  return weights.layer.input_norm.empty() ? hidden_size : 0;
+}
+
 class Eagle : public LevelModel {
  public:
   Eagle(EagleWeights weights, const model::ModelWeights& base, kernels::Queue* queue)
@@ -20,7 +27,7 @@ class Eagle : public LevelModel {
         queue_(queue),
         inv_freq_(model::InverseFrequencies(weights_.config.rope, weights_.config.head_dim)),
         layer_(queue, weights_.config, std::span(&weights_.layer, 1),
-               (weights_.is_third ? 2 : 1) * base.config.hidden_size),
+               AttentionWidth(weights_, base.config.hidden_size)),
         runner_(queue) {
     fc_input_.Uses(weights_.fc);
     runner_.Uses(weights_.head);
@@ -77,7 +84,7 @@ class Eagle : public LevelModel {
   // Columns first .. first + D - 1 of a wide row.
   kernels::Rows Half(int64_t first) { return {wide_.data() + first, wide_.rows(), width(), wide_.stride()}; }
 
-  // x = fc(concat[E(token), hidden]), which the layer reads without a norm.
+  // x = fc(concat[E(token), hidden]).
   void LoadFirst(kernels::Queue& queue, const LevelPass& pass) {
     kernels::Embed(queue, base_->embedding, pass.rows->tokens(), Half(0));
     Copy(queue, pass.inputs, Half(width()));

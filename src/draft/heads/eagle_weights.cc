@@ -17,7 +17,7 @@ namespace {
 
 using checkpoint::ShardAxis;
 
-constexpr std::string_view kFc = "fc", kQuery = "q", kKey = "k", kValue = "v", kOutput = "o";
+constexpr std::string_view kQuery = "q", kKey = "k", kValue = "v", kOutput = "o";
 constexpr std::string_view kGate = "gate", kUp = "up", kDown = "down";
 constexpr std::string_view kInputNorm = "input_norm", kHiddenNorm = "hidden_norm", kPostNorm = "post_norm",
                            kNorm = "norm";
@@ -37,7 +37,7 @@ constexpr HeadTensor Unused(const char* name) { return {.role = "unused", .name 
 
 // The authors' spelling. Some exports keep a rotary table.
 constexpr HeadTensor kFirst[] = {
-    Matrix(kFc, "fc", Size::kHiddenSize, Size::kTwoHidden, ShardAxis::kOutputs),
+    Matrix(kEagleFc, "fc", Size::kHiddenSize, Size::kTwoHidden, ShardAxis::kOutputs),
     Matrix(kQuery, "layers.0.self_attn.q_proj", Size::kQueryRows, Size::kHiddenSize, ShardAxis::kOutputs),
     Matrix(kKey, "layers.0.self_attn.k_proj", Size::kKeyRows, Size::kHiddenSize, ShardAxis::kOutputs),
     Matrix(kValue, "layers.0.self_attn.v_proj", Size::kKeyRows, Size::kHiddenSize, ShardAxis::kOutputs),
@@ -55,7 +55,7 @@ struct ThirdNames {
 };
 
 constexpr std::array<HeadTensor, 16> ThirdRows(const ThirdNames& names) {
-  return {Matrix(kFc, "fc", Size::kHiddenSize, Size::kThreeHidden, ShardAxis::kOutputs),
+  return {Matrix(kEagleFc, "fc", Size::kHiddenSize, Size::kThreeHidden, ShardAxis::kOutputs),
           Matrix(kQuery, names.q, Size::kQueryRows, Size::kTwoHidden, ShardAxis::kOutputs),
           Matrix(kKey, names.k, Size::kKeyRows, Size::kTwoHidden, ShardAxis::kOutputs),
           Matrix(kValue, names.v, Size::kKeyRows, Size::kTwoHidden, ShardAxis::kOutputs),
@@ -223,12 +223,17 @@ constinit const HeadKind kEagleKind = {.name = "eagle",
 std::vector<HeadPlace> EagleWeights::Places() {
   std::vector<HeadPlace> places;
   const auto linear = [&](std::string_view role, model::Linear& target) {
-    places.push_back({.role = role, .linear = &target, .layer_config = &config});
+    places.push_back({.role = role, .head = 0, .linear = &target, .layer_config = &config});
   };
   const auto vector = [&](std::string_view role, std::vector<float>& target) {
-    places.push_back({.role = role, .vector = &target});
+    places.push_back({.role = role, .head = 0, .vector = &target});
   };
-  linear(kFc, fc);
+  linear(kEagleFc, fc);
+  if (info.rows->Find(kEagleLayer) != nullptr) {
+    places.push_back({.role = kEagleLayer, .head = 0, .decoder_layer = &layer, .layer_config = &config});
+    linear(kLmHead, head.lm_head);
+    return places;
+  }
   if (is_third) {
     vector(kInputNorm, layer.input_norm);
     vector(kHiddenNorm, hidden_norm);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "draft/heads/head_kind.h"
@@ -16,6 +17,10 @@ namespace hydrant::draft {
 // own (eagle/model/cnets.py).
 extern const HeadKind kEagleKind;
 
+// The roles of a layout that has the first form's fc before a whole decoder layer: Hydra's eagle-attn
+// (hydra_weights.h).
+inline constexpr std::string_view kEagleFc = "fc", kEagleLayer = "layer";
+
 class EagleWeights : public HeadWeights {
  public:
   explicit EagleWeights(const HeadsInfo& heads) { info = heads; }
@@ -27,7 +32,7 @@ class EagleWeights : public HeadWeights {
   model::ModelConfig config;           // of the layer
   std::vector<int32_t> hidden_layers;  // whose states it reads (model/decoder.h)
   model::Linear fc;                // [D, 2 * D] over concat[E(token), hidden]; EAGLE-3: [D, 3 * D] over three layers
-  model::LayerWeights layer;       // EAGLE-1: without input_norm; EAGLE-3: q, k, v read 2 * D
+  model::LayerWeights layer;       // EAGLE-1: without input_norm (eagle-attn: with it); EAGLE-3: q, k, v read 2 * D
   std::vector<float> hidden_norm;  // [D], EAGLE-3: of the hidden state; layer.input_norm: of the embedding
   std::vector<float> norm;         // [D], EAGLE-3: before the lm head
   Head head;                       // no blocks: the lm head

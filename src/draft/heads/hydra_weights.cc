@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "draft/heads/eagle_weights.h"
 #include "draft/heads/hydra.h"
 #include "draft/heads/medusa_weights.h"
 #include "hydrant/error.h"
@@ -20,8 +21,6 @@ using checkpoint::ShardAxis;
 constexpr int32_t kMostLayers = 64;
 constexpr std::string_view kFirst = "first_linear", kResidual = "first_residual";
 constexpr std::string_view kPrefixLayer = "prefix_layer", kPrefixNorm = "prefix_norm";
-constexpr const char* kPrefix = "prefix_embeding_layer.";  // the authors' spelling
-constexpr const char* kRotaryTable = "prefix_embeding_layer.layers.0.self_attn.rotary_emb.inv_freq";
 
 constexpr HeadTensor Block(const char* name, const char* note = "") {
   return {.role = kBlock,
@@ -75,7 +74,17 @@ constexpr HeadTensor kPrefixMlp[] = {FirstBlock(kFirst, kBlockName),
                                      PrefixLayer("prefix_embeding_layer.layers.0."),
                                      PrefixNorm("prefix_embeding_layer.norm"),
                                      Unused("prefix_embeding_layer.embed_tokens.weight"),
-                                     Unused(kRotaryTable)};
+                                     Unused("prefix_embeding_layer.layers.0.self_attn.rotary_emb.inv_freq")};
+
+// One module for every depth, on the base's lm head, whose copy is in the file.
+constexpr HeadTensor kEagleAttn[] = {{.role = kEagleFc,
+                                      .name = "fc",
+                                      .outputs = Size::kHiddenSize,
+                                      .inputs = Size::kTwoHidden,
+                                      .bias = Bias::kRequired,
+                                      .shard = ShardAxis::kOutputs,
+                                      .note = "the embedding, then the hidden state"},
+                                     {.role = kEagleLayer, .name = "attn.", .form = Form::kDecoderLayer}};
 
 // As the port of Hydra++ to TensorRT-LLM names them (docs/formats.md); it has no heads without a prefix layer, whose
 // names are ours after its own.
@@ -100,10 +109,23 @@ constexpr HeadLayout kLayouts[] = {
     {.name = "mlp", .tensors = kUngrounded, .spelling = "hydra"},
     {.name = "mlp", .tensors = kRankMlp, .first_place = -1, .is_alone = false, .spelling = kRankSpelling},
     {.name = "prefix-mlp", .tensors = kRankPrefixMlp, .first_place = -1, .is_alone = false, .spelling = kRankSpelling},
-    {.name = "mlp", .tensors = kRankUngrounded, .is_alone = false, .spelling = kRankSpelling}};
-constexpr const HeadLayout &kMlpLayout = kLayouts[0], &kPrefixLayout = kLayouts[1], &kUngroundedLayout = kLayouts[2];
+    {.name = "mlp", .tensors = kRankUngrounded, .is_alone = false, .spelling = kRankSpelling},
+    {.name = "eagle-attn", .tensors = kEagleAttn, .spelling = "hydra", .may_lack_lm_heads = true}};
+constexpr const HeadLayout &kMlpLayout = kLayouts[0], &kPrefixLayout = kLayouts[1], &kUngroundedLayout = kLayouts[2],
+                           &kEagleLayout = kLayouts[6];
+
+// Their keys count no heads: one module drafts every depth.
+bool IsOneModule(const HeadLayout& layout) { return &layout == &kEagleLayout; }
 
 bool HasPrefixLayer(const HeadLayout& layout) { return layout.Find(kPrefixLayer) != nullptr; }
+
+// What the names of the heads' only attention begin with; empty: they have none.
+std::string AttentionName(const HeadsInfo& info) {
+  for (const std::string_view role : {kPrefixLayer, kEagleLayer}) {
+    if (info.rows->Find(role) != nullptr) return NameOf(info, role, 0, 0) + "self_attn.";
+  }
+  return "";
+}
 
 bool HasAny(const checkpoint::TensorSource& tensors, std::string_view begin) {
   const auto first = tensors.tensors().lower_bound(begin);
@@ -116,12 +138,12 @@ bool AreRanks(const checkpoint::TensorSource& tensors) { return HasAny(tensors, 
 const HeadLayout& LayoutOf(const base::JsonView& config) {
   const base::JsonView arch = config.At("hydra_head_arch");
   const std::string name = arch.String();
-  for (const HeadLayout* layout : {&kMlpLayout, &kPrefixLayout}) {
+  for (const HeadLayout* layout : {&kMlpLayout, &kPrefixLayout, &kEagleLayout}) {
     if (name == layout->name) return *layout;
   }
-  arch.Fail("\"mlp\" or \"prefix-mlp\"", name == "cross-attn" || name == "eagle-attn"
-                                             ? "hydra_head_arch " + name + " is known but not run by this version"
-                                             : "this version does not know heads of this architecture");
+  arch.Fail("\"mlp\", \"prefix-mlp\" or \"eagle-attn\"",
+            name == "cross-attn" ? "hydra_head_arch " + name + " is known but not run by this version"
+                                 : "this version does not know heads of this architecture");
 }
 
 void CheckConfig(const base::JsonView& config) { static_cast<void>(LayoutOf(config)); }
@@ -171,14 +193,15 @@ bool IsGrounded(const checkpoint::TensorSource& tensors, const base::JsonView& c
   return grounded;
 }
 
-// Warns where the prefix layer's stored rotary table is not that of its rope base. The table's length gives the head
-// size, since the heads' config does not.
+// Warns where the stored rotary table of the heads' layer is not that of its rope base. The table's length gives the
+// head size, since the heads' config does not.
 void WarnOfRotaryTable(const checkpoint::TensorSource& tensors, HeadsInfo& info) {
-  const auto* table = tensors.Find(kRotaryTable);
+  const std::string prefix = AttentionName(info);
+  const auto* table = tensors.Find(prefix + "rotary_emb.inv_freq");
   if (table == nullptr) return;
   const model::RopeConfig rope{.theta = info.rope_theta};
   const std::string says = "rope base " + base::DumpJson(info.rope_theta) + " ('hydra_ext.rope_theta', else 10000)";
-  const std::string text = model::RotaryWarning(tensors, kPrefix, rope, 2 * table->view.num_elements(), says);
+  const std::string text = model::RotaryWarning(tensors, prefix, rope, 2 * table->view.num_elements(), says);
   if (!text.empty()) info.warnings.push_back(text);
 }
 
@@ -188,18 +211,36 @@ const HeadLayout& LayoutOf(const checkpoint::TensorSource& tensors, const base::
   return HasAny(tensors, "prefix_embedding_layer.") ? kPrefixLayout : kMlpLayout;
 }
 
+// The authors build such a module once and with one layer, whatever the config counts; other counts are those of
+// another trainer, whose drafts would be others.
+void FillOneModule(const HeadLayout& layout, const base::JsonView& config, HeadsInfo& info) {
+  const std::string heads = std::string(layout.name) + " heads";
+  for (const char* key : {"hydra_num_heads", "hydra_num_layers"}) {
+    if (!config.Has(key) || config.At(key).Int(0, 1 << 20) == 1) continue;
+    config.At(key).Fail("1 (" + heads + " are one module of one layer, which drafts every depth)");
+  }
+  if (config.Has("grounded_heads") && !config.At("grounded_heads").Bool()) {
+    config.At("grounded_heads").Fail("true (" + heads + " have no ungrounded form)");
+  }
+  info.rows = &layout;
+  info.name = "hydra-" + std::string(layout.name);
+  info.num_heads = info.num_layers = 1;
+  info.sequentially_dependent = true;
+  info.own_lm_heads = false;
+}
+
 void FillLayout(const checkpoint::TensorSource& tensors, const base::JsonView& config, HeadsInfo& info) {
   const HeadLayout& layout = LayoutOf(tensors, config);
+  info.layout = layout.name;
+  if (IsOneModule(layout)) return FillOneModule(layout, config, info);
   const char* spelling = AreRanks(tensors) ? kRankSpelling : layout.spelling;
   info.rows = Respelled(kHydraKind, layout, spelling);
-  info.layout = layout.name;
   info.name = HasPrefixLayer(layout) ? "hydra++" : "hydra";
   info.sequentially_dependent = IsGrounded(tensors, config, info);
   if (!info.sequentially_dependent) info.rows = Respelled(kHydraKind, kUngroundedLayout, spelling);
 }
 
-void FillInfo(const checkpoint::TensorSource& tensors, const base::JsonView& config, HeadsInfo& info) {
-  FillLayout(tensors, config, info);
+void CountLayers(const checkpoint::TensorSource& tensors, const base::JsonView& config, HeadsInfo& info) {
   const HeadCounts counts = CountHeads(tensors, *info.rows);
   info.num_heads = counts.heads;
   if (counts.heads == 0 || counts.max_place < info.rows->first_place) {
@@ -211,10 +252,16 @@ void FillInfo(const checkpoint::TensorSource& tensors, const base::JsonView& con
   info.lm_head_bias = true;
   for (const char* key : {"hydra_num_heads", "num_hydra_heads"}) WarnIfDifferent(config, key, info.num_heads, info);
   WarnIfDifferent(config, "num_hydra_layers", info.num_layers, info);
+}
+
+void FillInfo(const checkpoint::TensorSource& tensors, const base::JsonView& config, HeadsInfo& info) {
+  FillLayout(tensors, config, info);
+  if (!IsOneModule(*info.rows)) CountLayers(tensors, config, info);
   if (config.Has("hidden_state_offset")) info.hidden_layer_offset = config.At("hidden_state_offset").Int(0, 4096);
   ReadExtension(config, info);
   WarnOfRotaryTable(tensors, info);
   if (HasPrefixLayer(*info.rows)) info.facts.emplace_back("prefix_rope_theta", info.rope_theta);
+  if (IsOneModule(*info.rows)) info.facts.emplace_back("rope_theta", info.rope_theta);
 }
 
 bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* config, HeadsInfo& info) {
@@ -240,9 +287,7 @@ model::ModelConfig LayerConfig(const HeadsFile& file, const model::ModelConfig& 
   config.rope = {};
   config.rope.theta = file.info.rope_theta;
   config.num_kv_heads = base.num_heads;
-  const auto* k = file.tensors == nullptr
-                      ? nullptr
-                      : file.tensors->Find(NameOf(file.info, kPrefixLayer, 0, 0) + "self_attn.k_proj.weight");
+  const auto* k = file.tensors == nullptr ? nullptr : file.tensors->Find(AttentionName(file.info) + "k_proj.weight");
   if (k != nullptr && !k->shape().empty() && k->shape()[0] == base.num_kv_heads * base.head_dim) {
     config.num_kv_heads = base.num_kv_heads;
   }
@@ -257,6 +302,12 @@ model::ModelConfig LayerConfig(const HeadsFile& file, const model::ModelConfig& 
 
 std::unique_ptr<HeadWeights> Make(const HeadsFile& file, const model::ModelConfig& base) {
   if (!file.info.sequentially_dependent) return std::make_unique<MedusaWeights>(file.info);
+  if (file.info.rows == &kEagleLayout) {
+    auto weights = std::make_unique<EagleWeights>(file.info);
+    weights->config = LayerConfig(file, base);
+    weights->hidden_layers = {WantedLayer(file.info, base)};
+    return weights;
+  }
   auto weights = std::make_unique<HydraWeights>(file.info);
   if (HasPrefixLayer(*file.info.rows)) {
     weights->prefix = std::make_unique<PrefixWeights>();
