@@ -67,7 +67,7 @@ class Draft {
     const bool fits = table_.Reserve(table_.length() + count);
     HYDRANT_CHECK(fits);
     table_.Append(count);
-    const kernels::ConstRows hidden[] = {hidden_};
+    const std::vector<kernels::ConstRows> hidden(drafter_->WantedLayers().size(), hidden_);
     const draft::CommitInput input{
         .state = state_.get(), .kv = {.table = &table_}, .tokens = tokens_, .hidden = hidden};
     drafter_->Commit(std::span(&input, 1));
@@ -89,9 +89,10 @@ class Draft {
   int32_t depths() const { return shape_.whole().max_depth(); }
 
  private:
-  // Blocks for all the commits of a TimeOf(Commit) after Restart.
+  // Blocks for all the commits of a TimeOf(Commit) after Restart, and for drafted rows that have keys and values.
   static int32_t BlocksFor(const HeadsOptions& options) {
-    return options.committed * static_cast<int32_t>(kMostCalls + 1) / kernels::kBlockPositions + 1;
+    const int32_t drafted = std::max(options.tree.num_nodes(), tree::Topology::kMaxDepth);
+    return (options.committed * static_cast<int32_t>(kMostCalls + 1) + drafted) / kernels::kBlockPositions + 1;
   }
 
   draft::Drafter* drafter_;
@@ -143,13 +144,13 @@ DraftPart PartOf(std::string name, int64_t bytes, PartSamples samples) {
 }
 
 // Shares the drafter's bytes out over its parts in proportion to their weights. Heads below the tree's depth have no
-// part. The last entry is the sum.
+// part; the last head drafts the depths after it (EAGLE), each time with all its weights. The last entry is the sum.
 std::vector<int64_t> PartBytes(const HeadsOptions& options, int32_t depths) {
   const std::vector<int64_t>& weights = options.part_weights;
   const auto total = static_cast<double>(std::accumulate(weights.begin(), weights.end(), int64_t{0}));
   std::vector<int64_t> bytes;
   for (size_t part = 0; part <= static_cast<size_t>(depths); ++part) {
-    const double share = static_cast<double>(weights[part]) / total;
+    const double share = static_cast<double>(weights[std::min(part, weights.size() - 1)]) / total;
     bytes.push_back(static_cast<int64_t>(static_cast<double>(options.drafter->weight_bytes()) * share));
   }
   bytes.push_back(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}));
@@ -249,6 +250,7 @@ std::vector<int64_t> PartWeights(const draft::HeadsFile& file, const model::Mode
   std::vector<int64_t> weights(static_cast<size_t>(file.info.num_heads) + 1);
   for (const draft::HeadPlace& place : heads->Places()) {
     if (place.tied_to != nullptr && file.info.tied_blocks) continue;
+    if (file.info.rows->Find(place.role) == nullptr) continue;  // the base's lm head
     for (const checkpoint::TensorRow& row : draft::RowsOf(place, file.info, base, draft_rows)) {
       if (row.shape.size() != 2) continue;
       weights[static_cast<size_t>(place.head + 1)] += row.shape[0].value * row.shape[1].value;

@@ -202,10 +202,11 @@ Section HeadsSection(const std::string& folder, bool with_base) {
   draft::HeadsFile heads = draft::OpenHeads(folder);
   if (with_base) draft::CheckBaseOf(heads, model::LoadModelWeights(folder));
   std::vector<std::string> unused, copies;
-  bool any_prefixed = false;
-  for (const auto& [name, tensor] : heads.tensors->tensors()) any_prefixed |= checkpoint::IsHeadTensor(name);
-  // Layouts a, c and d have names without a prefix, and nothing else in their files.
-  const auto is_head = [&](const std::string& name) { return !any_prefixed || checkpoint::IsHeadTensor(name); };
+  const bool is_alone =
+      heads.info.rows->is_alone ||
+      std::ranges::none_of(heads.tensors->tensors(), checkpoint::IsHeadTensor, [](const auto& t) { return t.first; });
+  // Some layouts have names without a prefix, and nothing else in their files.
+  const auto is_head = [&](const std::string& name) { return is_alone || checkpoint::IsHeadTensor(name); };
   const auto copied = [&](const std::string& name) {
     return draft::IsBaseTensor(name) && !(heads.info.shared_lm_head && name == "lm_head.weight");
   };
