@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -42,23 +41,9 @@ void DynamicGrowth::Start(ProposeInput& input) {
   HYDRANT_CHECK(input.dynamic != nullptr);
   input_ = &input;
   num_levels_ = input.budget.max_nodes > 0 ? std::min(input.dynamic->depth, input.budget.max_depth) : 0;
-  candidates_.clear();
+  candidates_.Clear();
   level_.clear();
   input.tree->Reset(input.output.back());
-}
-
-// The `count` best candidates from `first` on, best first.
-std::vector<int32_t> DynamicGrowth::Best(size_t first, size_t count) const {
-  std::vector<int32_t> order(candidates_.size() - first);
-  std::iota(order.begin(), order.end(), static_cast<int32_t>(first));
-  const auto better = [&](int32_t a, int32_t b) {
-    const double x = candidates_[static_cast<size_t>(a)].score, y = candidates_[static_cast<size_t>(b)].score;
-    return x != y ? x > y : a < b;
-  };
-  count = std::min(count, order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<int64_t>(count), order.end(), better);
-  order.resize(count);
-  return order;
 }
 
 std::span<const Expansion> DynamicGrowth::Level(int32_t depth) {
@@ -71,10 +56,10 @@ std::span<const Expansion> DynamicGrowth::Level(int32_t depth) {
     return expansions_;
   }
   // Parents are known by their numbers in the level above, which is level_ until now.
-  const std::vector<int32_t> above = std::exchange(level_, Best(level_begin_, static_cast<size_t>(width)));
+  const std::vector<int32_t> above = std::exchange(level_, candidates_.Best(level_begin_, static_cast<size_t>(width)));
   level_begin_ = candidates_.size();
   for (const int32_t c : level_) {
-    const Candidate& candidate = candidates_[static_cast<size_t>(c)];
+    const ScoredPath& candidate = candidates_.at(c);
     // A path that its drafter holds for unlikely is not followed further.
     if (input_->min_probability > 0 && std::exp(candidate.score) < static_cast<double>(input_->min_probability)) break;
     const auto parent = std::ranges::find(above, candidate.parent);
@@ -89,49 +74,18 @@ std::span<const Expansion> DynamicGrowth::Level(int32_t depth) {
 void DynamicGrowth::Fill(int32_t expansion, std::span<const int32_t> candidates, std::span<const float> probabilities) {
   HYDRANT_CHECK(probabilities.size() >= candidates.size());
   const int32_t parent = level_.empty() ? -1 : level_[static_cast<size_t>(expansion)];
-  const Candidate above = parent < 0 ? Candidate{.depth = 0} : candidates_[static_cast<size_t>(parent)];
   for (size_t i = 0; i < candidates.size(); ++i) {
     // The negation catches NaN. Those that follow are no likelier.
     if (!(probabilities[i] > 0 && probabilities[i] >= input_->min_probability)) break;
-    candidates_.push_back({.parent = parent,
-                           .rank = static_cast<int32_t>(i),
-                           .depth = above.depth + 1,
-                           .token = candidates[i],
-                           .score = above.score + std::log(static_cast<double>(probabilities[i]))});
+    candidates_.Add(parent, static_cast<int32_t>(i), candidates[i], std::log(static_cast<double>(probabilities[i])));
   }
 }
 
+// A parent scores no less than its children and comes before them, so it is kept with them, and so are the siblings
+// before a node.
 void DynamicGrowth::Finish() {
   const int32_t most = std::min(input_->dynamic->nodes, input_->budget.max_nodes);
-  std::vector<int32_t> kept = Best(0, static_cast<size_t>(std::max(0, most)));
-  if (kept.empty()) return;
-  // Tree order: by depth, then by the parent's place, then by rank. A parent scores no less than its children and comes
-  // before them, so it is kept with them, and so are the siblings before a node.
-  std::vector<int32_t> place(candidates_.size(), 0);
-  std::ranges::sort(kept, {}, [&](int32_t c) { return candidates_[static_cast<size_t>(c)].depth; });
-  std::vector<tree::NodeId> parents = {-1};
-  tree::TokenTree& tree = *input_->tree;
-  tree.tokens.resize(1);
-  tree.scores.assign(1, 1);
-  for (auto begin = kept.begin(); begin != kept.end();) {
-    const int32_t depth = candidates_[static_cast<size_t>(*begin)].depth;
-    const auto end =
-        std::find_if(begin, kept.end(), [&](int32_t c) { return candidates_[static_cast<size_t>(c)].depth != depth; });
-    const auto key = [&](int32_t c) {
-      const Candidate& candidate = candidates_[static_cast<size_t>(c)];
-      return std::pair(candidate.parent < 0 ? 0 : place[static_cast<size_t>(candidate.parent)], candidate.rank);
-    };
-    std::sort(begin, end, [&](int32_t a, int32_t b) { return key(a) < key(b); });
-    for (; begin != end; ++begin) {
-      const Candidate& candidate = candidates_[static_cast<size_t>(*begin)];
-      place[static_cast<size_t>(*begin)] = static_cast<int32_t>(parents.size());
-      parents.push_back(key(*begin).first);
-      tree.tokens.push_back(candidate.token);
-      tree.scores.push_back(static_cast<float>(std::exp(candidate.score)));
-    }
-  }
-  tree.topology = tree::Topology::FromParents(parents);
-  tree.source = DraftSource::kHeads;
+  candidates_.Plant(candidates_.Best(0, static_cast<size_t>(std::max(0, most))), *input_->tree);
 }
 
 }  // namespace hydrant::draft

@@ -9,6 +9,7 @@
 
 #include "draft/drafter.h"
 #include "draft/growing_trees.h"
+#include "draft/levels/scored_paths.h"
 
 namespace hydrant::draft {
 
@@ -62,21 +63,11 @@ class DynamicGrowth : public TreeGrowth {
   bool WantsProbabilities() const override { return true; }
 
  private:
-  struct Candidate {
-    int32_t parent = -1;  // in candidates_; -1: the root
-    int32_t rank = 0;     // among the parent's candidates
-    int32_t depth = 1;
-    int32_t token = 0;
-    double score = 0;
-  };
-
-  std::vector<int32_t> Best(size_t first, size_t count) const;
-
   ProposeInput* input_ = nullptr;
   int32_t num_levels_ = 0;
-  std::vector<Candidate> candidates_;  // by level, then by the parent's place in its level, then by rank
-  std::vector<int32_t> level_;         // candidates that the level in hand expands, best first
-  size_t level_begin_ = 0;             // of the candidates of the level in hand's children
+  ScoredPaths candidates_;      // by level, then by the parent's place in its level, then by rank
+  std::vector<int32_t> level_;  // candidates that the level in hand expands, best first
+  size_t level_begin_ = 0;      // of the candidates of the level in hand's children
   std::vector<Expansion> expansions_;
 };
 
