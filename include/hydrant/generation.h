@@ -107,6 +107,15 @@ struct DynamicTreeOptions {
   bool operator==(const DynamicTreeOptions&) const = default;
 };
 
+// A tree of beams, as ReDrafter searches it: each level keeps the `width` likeliest paths of all that go on from those
+// of the level before. The paths that are left in the end are the tree. For drafters that go level by level.
+struct BeamOptions {
+  int32_t width = 10;
+  int32_t length = 4;  // of a path in tokens, the root included: one more than levels are drafted
+
+  bool operator==(const BeamOptions&) const = default;
+};
+
 // Where a token of a reply came from.
 enum class DraftSource : uint8_t {
   kBase,        // the base model's own choice
@@ -137,11 +146,12 @@ struct GenerationRequest {
   // heads together give less; 0 = off. Under the exact rule this changes the speed only.
   float draft_p_min = 0.0F;
   LookupOptions lookup;  // exact rule only: it changes the speed, never the text
-  // Preset name, JSON file, literal list, "dynamic": grown from what the drafts say, or "auto": chosen step by step, by
-  // what steps take and give on this machine (docs/algorithms/tree_auto.md). Empty: EngineOptions::tree. Exact rule: it
-  // changes the speed, never the text.
+  // Preset name, JSON file, literal list, "dynamic" or "beam": grown from what the drafts say, or "auto": chosen step
+  // by step, by what steps take and give on this machine (docs/algorithms/tree_auto.md). Empty: EngineOptions::tree.
+  // Exact rule: it changes the speed, never the text.
   std::string tree = {};
   DynamicTreeOptions dynamic = {};  // of the tree "dynamic"
+  BeamOptions beam = {};            // of the tree "beam"
   int32_t max_nodes = 0;            // drafted tokens of a step, at most; 0: as many as the tree has
   // Requests of one scope use each other's keys and values where their texts begin alike, and compute only what is new.
   // How long a prompt takes then tells what others of the scope have asked before. Empty: a scope of its own.

@@ -8,7 +8,7 @@ namespace hydrant::draft {
 
 bool Drafter::MayDraft(const ProposeInput& input) const {
   if (input.budget.max_nodes == 0 || input.budget.max_depth == 0) return false;
-  if (input.dynamic != nullptr) return GrowsTrees();
+  if (input.dynamic != nullptr || input.beam != nullptr) return GrowsTrees();
   return !FillsShapes() || (input.shape != nullptr && input.shape->whole().num_nodes() > 1);
 }
 

@@ -27,6 +27,11 @@ constexpr int32_t SlotsOf(const DynamicTreeOptions& tree) {
   return std::max(tree.nodes, (tree.depth - 1) * tree.width) + 1;
 }
 
+constexpr int32_t LevelsOf(const BeamOptions& beam) { return beam.length - 1; }
+// Drafted nodes at most: beams that have nothing in common.
+constexpr int32_t NodesOf(const BeamOptions& beam) { return beam.width * LevelsOf(beam); }
+constexpr int32_t SlotsOf(const BeamOptions& beam) { return NodesOf(beam) + 1; }
+
 // A drafter's memory of one sequence. Made by the drafter, opaque to everyone else.
 class DraftState {
  public:
@@ -63,8 +68,9 @@ struct ProposeInput {
   Budget budget = {};
   // Read by drafters that fill a tree of a given shape. Where it is null, or the root alone, they draft nothing.
   StaticTree* shape = nullptr;
-  // In place of a shape, for drafters that grow trees.
+  // One of these in place of a shape, for drafters that grow trees.
   const DynamicTreeOptions* dynamic = nullptr;
+  const BeamOptions* beam = nullptr;
   // If > 0: a node is left out where its head gives it a lower probability, and nothing is drafted below a path to
   // which the heads together give a lower one (growing_trees.h).
   float min_probability = 0;
@@ -98,7 +104,7 @@ class Drafter {
   virtual uint64_t bytes_read() const { return 0; }
   // Does it fill the shape that it is given, or make its own?
   virtual bool FillsShapes() const { return false; }
-  // Can it make the trees of DynamicTreeOptions?
+  // Can it make the trees of DynamicTreeOptions and BeamOptions?
   virtual bool GrowsTrees() const { return false; }
   // The most nodes that it drafts for a request in a shape of its own.
   virtual int32_t MostNodes(const GenerationRequest& /*request*/) const { return 0; }

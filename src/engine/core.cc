@@ -81,7 +81,9 @@ int32_t Core::TreeRows(const GenerationRequest& request, int32_t planned) const 
 
 // Slots behind the committed ones, where its tree has `rows`.
 int32_t Core::TreeSlots(const GenerationRequest& request, const TreePlan& tree, int32_t rows) const {
-  return request.use_drafter && tree.is_dynamic ? std::max(rows, draft::SlotsOf(tree.dynamic)) : rows;
+  if (!request.use_drafter) return rows;
+  if (tree.is_dynamic) return std::max(rows, draft::SlotsOf(tree.dynamic));
+  return tree.is_beam ? std::max(rows, draft::SlotsOf(tree.beam)) : rows;
 }
 
 // Slots for its prompt, its reply and one tree behind them.
@@ -329,7 +331,8 @@ std::vector<Part> Core::PartsOf(const Plan& plan) {
                      .tree_rows = work.tree_rows,
                      .shape = task.tree.shape.get(),
                      .auto_trees = task.tree.auto_trees,
-                     .dynamic = task.tree.is_dynamic ? &task.tree.dynamic : nullptr});
+                     .dynamic = task.tree.is_dynamic ? &task.tree.dynamic : nullptr,
+                     .beam = task.tree.is_beam ? &task.tree.beam : nullptr});
   }
   return parts;
 }

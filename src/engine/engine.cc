@@ -191,6 +191,17 @@ void CheckLookup(const GenerationRequest& request) {
   }
 }
 
+// No wider than the candidates that ReDrafter's heads leave (LevelModel::num_best), so that none of the others enters.
+void CheckBeam(const BeamOptions& beam) {
+  CheckRange("BeamOptions::width", beam.width, 1, 50);
+  CheckRange("BeamOptions::length", beam.length, 2, tree::Topology::kMaxDepth + 1);
+  if (draft::NodesOf(beam) < load::kMaxRows) return;
+  throw UserError(std::to_string(beam.width) + " beams of " + std::to_string(beam.length) + " tokens may be " +
+                      std::to_string(draft::NodesOf(beam)) + " drafted tokens, expected at most " +
+                      std::to_string(load::kMaxRows - 1),
+                  "lower BeamOptions::width or BeamOptions::length");
+}
+
 }  // namespace
 
 void ValidateRequest(const GenerationRequest& request) {
@@ -209,6 +220,7 @@ void ValidateRequest(const GenerationRequest& request) {
   CheckRange("DynamicTreeOptions::nodes", request.dynamic.nodes, 1, load::kMaxRows - 1);
   CheckRange("DynamicTreeOptions::depth", request.dynamic.depth, 1, tree::Topology::kMaxDepth);
   CheckRange("DynamicTreeOptions::width", request.dynamic.width, 1, 64);
+  CheckBeam(request.beam);
   CheckLookup(request);
   CheckRange("GenerationRequest::num_logprobs", request.num_logprobs, -1, 64);
   if (request.score_prompt && request.num_logprobs < 0) {

@@ -145,9 +145,12 @@ draft::ProposeInput Stepper::ProposalOf(const Part& part) const {
           .noise = &sequence.noise(),
           .budget = {.max_nodes = part.tree_rows - 1,
                      .max_depth = sequence.depth_room(),
-                     .max_slots = part.dynamic != nullptr ? draft::SlotsOf(*part.dynamic) : part.tree_rows},
+                     .max_slots = part.dynamic != nullptr ? draft::SlotsOf(*part.dynamic)
+                                  : part.beam != nullptr  ? draft::SlotsOf(*part.beam)
+                                                          : part.tree_rows},
           .shape = part.auto_trees != nullptr ? &part.auto_trees->shape(chooser_->Next()) : part.shape,
           .dynamic = part.dynamic,
+          .beam = part.beam,
           .min_probability = request.draft_p_min,
           .tree = &sequence.tree()};
 }

@@ -36,6 +36,7 @@ struct Part {
   draft::StaticTree* shape = nullptr;           // for drafters that fill one
   AutoTrees* auto_trees = nullptr;              // chooses the shape, where set
   const DynamicTreeOptions* dynamic = nullptr;  // for drafters that grow trees, in place of a shape
+  const BeamOptions* beam = nullptr;            // likewise
   // An error of this sequence alone: a number is not finite, or does not fit the type of keys and values. The sequence
   // must not be used again.
   std::exception_ptr error = nullptr;

@@ -18,6 +18,7 @@ namespace {
 
 constexpr const char* kAuto = "auto";
 constexpr const char* kDynamic = "dynamic";
+constexpr const char* kBeam = "beam";
 
 // The heads' own tree, or a published one, cut to their depth. (A tree that the user names is never cut.)
 tree::NamedTopology DefaultTree(const std::string& folder, int32_t heads) {
@@ -98,6 +99,7 @@ std::unique_ptr<AutoTrees> MakeAutoTrees(load::LoadedModel& loaded, const tree::
 
 int32_t TreePlan::max_rows() const {
   if (is_dynamic) return 1 + dynamic.nodes;
+  if (is_beam) return 1 + draft::NodesOf(beam);
   return auto_trees != nullptr ? auto_trees->max_rows() : shape->whole().num_nodes();
 }
 
@@ -123,17 +125,26 @@ TreePlan Trees::Fixed(tree::NamedTopology tree, const std::string& where) const 
   return plan;
 }
 
+void Trees::CheckGrows(const char* tree) const {
+  if (grows_trees_) return;
+  throw UserError(
+      "EngineOptions::tree is \"" + std::string(tree) + "\", and " + drafter_ + " heads fill trees of a given shape",
+      "name a preset, a file or a list of paths, or leave it out");
+}
+
 TreePlan Trees::Dynamic(const GenerationRequest& request) const {
-  if (!grows_trees_) {
-    throw UserError("EngineOptions::tree is \"dynamic\", and " + drafter_ + " heads fill trees of a given shape",
-                    "name a preset, a file or a list of paths, or leave it out");
-  }
+  CheckGrows(kDynamic);
   // N nodes are at most N levels deep, and come from the N best of each level: more would be drafted in vain.
   DynamicTreeOptions tree = request.dynamic;
   if (request.max_nodes > 0) tree.nodes = std::min(tree.nodes, request.max_nodes);
   tree.depth = std::min(tree.depth, tree.nodes);
   tree.width = std::min(tree.width, tree.nodes);
   return {.name = kDynamic, .choices = "[]", .is_dynamic = true, .dynamic = tree};
+}
+
+TreePlan Trees::Beam(const GenerationRequest& request) const {
+  CheckGrows(kBeam);
+  return {.name = kBeam, .choices = "[]", .is_beam = true, .beam = request.beam};
 }
 
 TreePlan Trees::For(const GenerationRequest& request) const {
@@ -146,6 +157,7 @@ TreePlan Trees::For(const GenerationRequest& request) const {
                     "name another tree, or leave it out for the heads' default one");
   }
   if (name == kDynamic) return Dynamic(request);
+  if (name == kBeam) return Beam(request);
   tree::NamedTopology tree = tree::ParseTree(name);
   const std::string where = "tree '" + tree.name + "'";
   return Fixed(std::move(tree), where);

@@ -20,6 +20,8 @@ struct TreePlan {
   AutoTrees* auto_trees = nullptr;  // set: it chooses, and `shape` is not used
   bool is_dynamic = false;          // no shape, but:
   DynamicTreeOptions dynamic = {};  // no deeper and no wider than its nodes can be
+  bool is_beam = false;             // likewise, but:
+  BeamOptions beam = {};
 
   int32_t max_rows() const;  // of its largest tree, the root included
 };
@@ -40,9 +42,11 @@ class Trees {
  private:
   TreePlan Fixed(tree::NamedTopology tree, const std::string& where) const;
   TreePlan Dynamic(const GenerationRequest& request) const;
+  TreePlan Beam(const GenerationRequest& request) const;
+  void CheckGrows(const char* tree) const;
 
   tree::Limits limits_;
-  bool grows_trees_;     // the drafter makes dynamic ones
+  bool grows_trees_;     // the drafter makes dynamic ones and beams
   std::string drafter_;  // its name
   std::string named_;    // EngineOptions::tree
   TreePlan default_;     // of typical acceptance, where none is named

@@ -209,6 +209,11 @@ TEST_F(ServiceTest, WrongRequestsAreRefusedByTheirField) {
   refused({{"speculation", {{"tre", "x"}}}}, "speculation.tre", "speculation.tre");
   refused({{"speculation", {{"tree", "dynamic"}}}}, "fill trees of a given shape", "speculation.tree");
   refused({{"speculation", {{"draft_width", 65}}}}, "1 to 64", "speculation.draft_width");
+  refused({{"speculation", {{"beam_width", 51}}}}, "1 to 50", "speculation.beam_width");
+  refused({{"speculation", {{"beam_length", 1}}}}, "2 to 65", "speculation.beam_length");
+  refused({{"speculation", {{"beam_width", 50}, {"beam_length", 12}}}}, "511 drafted tokens at most",
+          "speculation.beam_width");
+  refused({{"speculation", {{"beam_width", 5}}}}, "fill trees of a given shape", "speculation.tree");
   refused({{"speculation", {{"lookup", 65}}}}, "0 to 64", "speculation.lookup");
   refused({{"speculation", {{"lookup_rule", "frist"}}}}, "\"last\" or \"first\"", "speculation.lookup_rule");
   refused({{"speculation", {{"lookup_max_match", 0}}}}, "1 to 64", "speculation.lookup_max_match");

@@ -29,6 +29,8 @@ void CheckRanges(const ApiRequest& request) {
   Check(generation.num_logprobs >= -1 && generation.num_logprobs <= 20);
   Check(LeastMatch(generation.lookup) <= MostMatch(generation.lookup) && MostMatch(generation.lookup) <= 64);
   Check(!generation.score_prompt || generation.num_logprobs >= 0);
+  const hydrant::BeamOptions& beam = generation.beam;
+  Check(beam.width >= 1 && beam.length >= 2 && beam.width * (beam.length - 1) <= 511);
   Check(generation.tree.find('/') == std::string::npos);
   Check(request.kind == ApiKind::kChat ? !request.messages.empty() : !request.prompts.empty());
   for (const int32_t id : generation.draft_ids) Check(id >= 0);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <string_view>
 
 #include "cli/flags/engine_flags.h"
@@ -86,17 +87,54 @@ void AddDynamicTreeFlags(FlagSet& flags, DynamicTreeOptions& tree) {
       "top_k 10)");
 }
 
+constexpr const char* kBeamFlags[] = {"--beam-width", "--beam-length"};
+
+void AddBeamFlags(FlagSet& flags, BeamOptions& beam) {
+  const auto add = [&](const char* flag, int32_t least, int32_t most, int32_t* target, const std::string& help) {
+    flags.Value(
+        flag, "N",
+        [=](const std::string& value) { *target = static_cast<int32_t>(ParseInteger(flag, value, least, most)); },
+        help);
+  };
+  add(kBeamFlags[0], 1, 50, &beam.width, "Beams of a tree of beams (default 10); without --tree it says --tree beam");
+  add(kBeamFlags[1], 2, 65, &beam.length,
+      "Tokens of a beam, of which the first is there already (default 4: three are drafted); likewise");
+}
+
+// Flags of one kind of grown trees need a --tree of that kind.
+void CheckGrownTree(const FlagSet& flags, const RunOptions& options, const char* tree,
+                    std::span<const char* const> its_flags) {
+  if (std::ranges::find(options.trees, tree) != options.trees.end()) return;
+  for (const char* flag : its_flags) {
+    if (!flags.Given(flag)) continue;
+    throw UserError(fmt::format("{} is for {} trees only", flag, tree),
+                    fmt::format("add --tree {}, or leave it out", tree));
+  }
+}
+
+// Before a model is loaded; the request is checked again.
+void CheckBeam(const BeamOptions& beam) {
+  constexpr int32_t kMostDrafts = 511;
+  const int32_t drafts = beam.width * (beam.length - 1);
+  if (drafts <= kMostDrafts) return;
+  throw UserError(fmt::format("{} beams of {} tokens may be {} drafted tokens, expected at most {}", beam.width,
+                              beam.length, drafts, kMostDrafts),
+                  "lower --beam-width or --beam-length");
+}
+
 }  // namespace
 
 void AddDraftingFlags(FlagSet& flags, RunOptions& options) {
   flags.Repeated(
       "--tree", "TREE", [&options](const std::string& value) { options.trees.push_back(value); },
       "Draft tree: auto (chosen while text is generated, by what steps take and give), dynamic (grown from what the "
-      "drafts say, for EAGLE heads), a preset ('hydrant tree list'), a JSON file or a list of paths (default auto; "
+      "drafts say, for EAGLE heads), beam (searched in beams, for ReDrafter heads), a preset ('hydrant tree list'), a "
+      "JSON file or a list of paths (default auto; "
       "with --accept typical the heads' "
       "trees.json, else mc_sim_7b_63); with --compare-plain several may be given, and the fastest is used");
   AddTreeMemoryFlag(flags, options.engine);
   AddDynamicTreeFlags(flags, options.request.dynamic);
+  AddBeamFlags(flags, options.request.beam);
   flags.Repeated(
       "--draft-p-min", "X",
       [&options](const std::string& value) {
@@ -142,6 +180,8 @@ void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept) {
 
 void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
   AcceptOptions& accept = options.request.accept;
+  const bool names_beams = std::ranges::any_of(kBeamFlags, [&](const char* flag) { return flags.Given(flag); });
+  if (names_beams && options.trees.empty()) options.trees.push_back("beam");
   for (const char* flag : {"--epsilon", "--alpha", "--root"}) {
     if (flags.Given(flag) && accept.rule != AcceptRule::kTypical) {
       throw UserError(fmt::format("{} is for typical acceptance only", flag), "add --accept typical, or leave it out");
@@ -149,19 +189,16 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
   }
   if (flags.Given("--epsilon") && !flags.Given("--alpha")) accept.alpha = std::sqrt(accept.epsilon);
   if (options.engine.draft.empty() && !options.engine.model.empty()) {
-    for (const char* flag : {"--tree", "--draft-p-min", "--head-weights"}) {
+    for (const char* flag : {"--tree", "--beam-width", "--beam-length", "--draft-p-min", "--head-weights"}) {
       if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
     }
     if (options.compare_plain && !flags.Given("--lookup")) {
       throw UserError("--compare-plain needs drafts", "give --draft DIR, or --lookup N");
     }
   }
-  const bool is_dynamic = std::ranges::find(options.trees, "dynamic") != options.trees.end();
-  for (const char* flag : kDynamicFlags) {
-    if (flags.Given(flag) && !is_dynamic) {
-      throw UserError(fmt::format("{} is for dynamic trees only", flag), "add --tree dynamic, or leave it out");
-    }
-  }
+  CheckGrownTree(flags, options, "dynamic", kDynamicFlags);
+  CheckGrownTree(flags, options, "beam", kBeamFlags);
+  CheckBeam(options.request.beam);
   CheckLookup(flags, options);
   if (options.compare_plain && accept.rule == AcceptRule::kTypical) {
     throw UserError("--compare-plain checks that both texts are equal, which typical acceptance does not promise",

@@ -50,8 +50,9 @@ void AddBaseFlags(FlagSet& flags, EngineOptions& options) {
 void AddModelFlags(FlagSet& flags, EngineOptions& options) {
   flags.Text("--model", "DIR", &options.model,
              "Base model folder (default of 'run': the embedded tale-14m with its heads)");
-  flags.Text("--draft", "DIR", &options.draft,
-             "Folder with Medusa, Hydra or EAGLE heads, or a small model with the same tokens (default: none)");
+  flags.Text(
+      "--draft", "DIR", &options.draft,
+      "Folder with Medusa, Hydra, EAGLE or ReDrafter heads, or a small model with the same tokens (default: none)");
   AddWeightFlags(flags, options);
 }
 

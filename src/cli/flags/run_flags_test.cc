@@ -89,6 +89,17 @@ TEST(RunFlagsTest, EveryFlagReachesItsSetting) {
   EXPECT_TRUE(options.stats);
 }
 
+TEST(RunFlagsTest, BeamFlagsNameTheirTree) {
+  for (const char* flag : {"--beam-width", "--beam-length"}) {
+    const RunOptions options = Parsed({"--model", "M", "--draft", "D", "--prompt", "a", flag, "7"});
+    EXPECT_EQ(options.engine.tree, "beam");
+    EXPECT_EQ(options.request.beam.width, flag == std::string("--beam-width") ? 7 : 10);
+    EXPECT_EQ(options.request.beam.length, flag == std::string("--beam-length") ? 7 : 4);
+  }
+  const RunOptions plain = Parsed({"--model", "M", "--draft", "D", "--prompt", "a"});
+  EXPECT_EQ(plain.engine.tree, "");
+}
+
 TEST(RunFlagsTest, LookupsAreAChoiceAndNeedNoHeads) {
   const RunOptions one = Parsed({"--model", "M", "--lookup", "8", "--lookup-min", "2", "--compare-plain"});
   EXPECT_EQ(one.request.lookup, (LookupOptions{.max_tokens = 8, .min_match = 2}));
@@ -172,6 +183,13 @@ TEST(RunFlagsTest, CombinationsWithoutAMeaningAreRefused) {
   EXPECT_THAT(Refusal({"--accept", "exact", "--root", "argmax"}), HasSubstr("--root is for typical"));
   EXPECT_THAT(Refusal({"--model", "M", "--tree", "chain"}), HasSubstr("--tree needs draft heads"));
   EXPECT_THAT(Refusal({"--model", "M", "--compare-plain"}), HasSubstr("--compare-plain needs drafts"));
+  EXPECT_THAT(Refusal({"--model", "M", "--beam-width", "5"}), HasSubstr("--beam-width needs draft heads"));
+  EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--tree", "dynamic", "--beam-length", "5"}),
+              HasSubstr("--beam-length is for beam trees only"));
+  EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--beam-width", "51"}), HasSubstr("--beam-width"));
+  EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--beam-length", "1"}), HasSubstr("--beam-length"));
+  EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--beam-width", "50", "--beam-length", "12"}),
+              HasSubstr("50 beams of 12 tokens may be 550 drafted tokens, expected at most 511"));
   EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--tree", "[[0]]", "--tree", "[[1]]"}),
               HasSubstr("--tree is given several times"));
   EXPECT_THAT(Refusal({"--model", "M", "--draft", "D", "--draft-p-min", "0", "--draft-p-min", "0.1"}),

@@ -32,11 +32,11 @@ class TreeNames {
 
  private:
   std::string OfTree(const TreeSpeed& way) {
-    std::string& name = names_[way.choices];
-    if (!name.empty()) return name;
     const base::Json paths = base::ParseJson(way.choices, "the tree");
     const size_t nodes = paths.size();
-    if (nodes == 0) return name = way.name;  // auto: another tree in each step
+    if (nodes == 0) return way.name;  // auto, dynamic, beam: another tree in each step
+    std::string& name = names_[way.choices];
+    if (!name.empty()) return name;
     bool is_chain = true;
     for (const base::Json& path : paths) {
       is_chain = is_chain && std::ranges::all_of(path, [](const base::Json& rank) { return rank == 0; });

@@ -8,10 +8,10 @@ namespace hydrant::cli {
 namespace {
 
 // Where the library's options are declared, or taken.
-constexpr std::array<std::string_view, 15> kOwners = {
-    "AcceptOptions",     "ChatMessage",     "ConvertOptions",    "EngineOptions", "EvalLogits",
-    "GenerationRequest", "LookupOptions",   "PerplexityOptions", "RandomModel",   "RenderChat",
-    "RespellOptions",    "SamplingOptions", "StepOptions",       "StopOptions",   "Tokenize",
+constexpr std::array<std::string_view, 16> kOwners = {
+    "AcceptOptions",     "BeamOptions",   "ChatMessage",       "ConvertOptions", "EngineOptions", "EvalLogits",
+    "GenerationRequest", "LookupOptions", "PerplexityOptions", "RandomModel",    "RenderChat",    "RespellOptions",
+    "SamplingOptions",   "StepOptions",   "StopOptions",       "Tokenize",
 };
 
 struct Spelling {
@@ -19,8 +19,10 @@ struct Spelling {
 };
 
 // Flags that are not the option's name with dashes.
-constexpr std::array<Spelling, 8> kSpellings{{
+constexpr std::array<Spelling, 10> kSpellings{{
     {"ChatMessage::system", "--system"},
+    {"BeamOptions::width", "--beam-width"},
+    {"BeamOptions::length", "--beam-length"},
     {"ConvertOptions::replace", "--force"},
     {"LookupOptions::max_tokens", "--lookup"},
     {"LookupOptions::max_match", "--lookup-max-match"},

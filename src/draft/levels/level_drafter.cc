@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "draft/candidates.h"
+#include "draft/levels/beam_growth.h"
 #include "draft/levels/tree_growth.h"
 
 namespace hydrant::draft {
@@ -106,6 +107,7 @@ class LevelDrafter : public Drafter {
   void Propose(std::span<ProposeInput> inputs) override {
     shapes_.resize(std::max(shapes_.size(), inputs.size()));
     dynamics_.resize(std::max(dynamics_.size(), inputs.size()));
+    beams_.resize(std::max(beams_.size(), inputs.size()));
     jobs_.clear();
     for (size_t i = 0; i < inputs.size(); ++i) {
       ProposeInput& input = inputs[i];
@@ -115,14 +117,8 @@ class LevelDrafter : public Drafter {
       jobs_.push_back({.state = static_cast<LevelState*>(input.state),
                        .table = input.kv.table,
                        .input = &input,
+                       .growth = StartGrowth(i, input),
                        .root = Known(input.output.back())});
-      if (input.dynamic != nullptr) {
-        dynamics_[i].Start(input);
-        jobs_.back().growth = &dynamics_[i];
-      } else {
-        shapes_[i].Start(input);
-        jobs_.back().growth = &shapes_[i];
-      }
     }
     if (jobs_.empty()) return;
     RunLevels(inputs.front().kv, [&](Job& job, int32_t expansion, int64_t row) {
@@ -162,6 +158,20 @@ class LevelDrafter : public Drafter {
   // A token that only pads the base's vocabulary may be none of the network's. Any other stands for it.
   int32_t Known(int32_t token) const { return token < model_->vocab_size() ? token : 0; }
 
+  // Of the i-th tree of a call.
+  TreeGrowth* StartGrowth(size_t i, ProposeInput& input) {
+    if (input.dynamic != nullptr) {
+      dynamics_[i].Start(input);
+      return &dynamics_[i];
+    }
+    if (input.beam != nullptr) {
+      beams_[i].Start(input, model_->num_best());
+      return &beams_[i];
+    }
+    shapes_[i].Start(input);
+    return &shapes_[i];
+  }
+
   // Adds newly committed positions to those that wait.
   void Take(const CommitInput& input, LevelState& state) const {
     std::span<const int32_t> tokens = input.tokens;
@@ -188,8 +198,9 @@ class LevelDrafter : public Drafter {
   // Room for every row that may be drafted. False: the pool is full.
   bool Reserve(const ProposeInput& input) const {
     if (!keeps_kv_) return true;
-    const int32_t rows =
-        input.dynamic != nullptr ? SlotsOf(*input.dynamic) : input.shape->Within(input.budget).num_nodes();
+    const int32_t rows = input.dynamic != nullptr ? SlotsOf(*input.dynamic)
+                         : input.beam != nullptr  ? SlotsOf(*input.beam)
+                                                  : input.shape->Within(input.budget).num_nodes();
     return input.kv.table->Reserve(input.kv.table->length() + std::min(rows, input.budget.max_slots));
   }
 
@@ -362,6 +373,7 @@ class LevelDrafter : public Drafter {
   CandidateRanker ranker_;
   std::vector<ShapeGrowth> shapes_;
   std::vector<DynamicGrowth> dynamics_;
+  std::vector<BeamGrowth> beams_;
   std::vector<Job> jobs_;  // of the call in hand
   std::vector<Expanded> expanded_;
   model::RowBatch batch_;

@@ -50,6 +50,8 @@ class LevelModel {
   // Columns of the states; 0: the network has none.
   virtual int64_t state_width() const { return 0; }
   virtual int64_t num_logits() const = 0;  // V'
+  // Beams are searched among the so many best tokens of a row, whose probabilities sum to 1; 0: among all.
+  virtual int32_t num_best() const { return 0; }
   // Token of each logit; empty: its number.
   virtual std::span<const int32_t> token_map() const { return {}; }
   // Tokens that rows may have.

@@ -82,6 +82,20 @@ void ReadLookup(Fields& own, LookupOptions& lookup) {
   }
 }
 
+// One of them without a tree names that of beams.
+void ReadBeams(Fields& own, GenerationRequest& generation) {
+  const auto width = own.Integer("beam_width", 1, 50), length = own.Integer("beam_length", 2, 65);
+  if (!width && !length) return;
+  BeamOptions& beam = generation.beam;
+  if (width) beam.width = static_cast<int32_t>(*width);
+  if (length) beam.length = static_cast<int32_t>(*length);
+  if (own.Find("tree") == nullptr) generation.tree = "beam";
+  if (constexpr int32_t kMostDrafts = 511; beam.width * (beam.length - 1) > kMostDrafts) {
+    own.Fail(width ? "beam_width" : "beam_length",
+             fmt::format("{} drafted tokens at most by 'beam_width' * ('beam_length' - 1)", kMostDrafts));
+  }
+}
+
 void ReadSpeculation(Fields& fields, GenerationRequest& generation) {
   const Json* const value = fields.Find("speculation");
   if (value == nullptr) return;
@@ -99,6 +113,7 @@ void ReadSpeculation(Fields& fields, GenerationRequest& generation) {
   bound("draft_nodes", 511, generation.dynamic.nodes);
   bound("draft_depth", 64, generation.dynamic.depth);
   bound("draft_width", 64, generation.dynamic.width);
+  ReadBeams(own, generation);
   if (const auto nodes = own.Integer("max_nodes", 0, kMostTokens)) generation.max_nodes = static_cast<int32_t>(*nodes);
   ReadLookup(own, generation.lookup);
   if (const auto p_min = own.Number("draft_p_min", 0, 1)) generation.draft_p_min = static_cast<float>(*p_min);
