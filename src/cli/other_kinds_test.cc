@@ -141,12 +141,9 @@ TEST(OtherKindsTest, HeadsThatAreNotRunAreNamed) {
                {{"speculators_model_type", "eagle3"}, {"speculators_config", Json::object()}, {"draft_vocab_size", 4}},
                {"d2t", "fusion_fc.weight", "transformer.hidden_norm.weight"}),
         "EAGLE-3 heads in the layout of the speculators library");
-  named(Folder(dir, "redrafter", {{"model_type", "recurrent_drafting_drafter"}, {"exit_dim", 8}},
-               {"rnn_u.weight", "rnn_w.weight", "lm_head.0.linear.weight", "lm_head.1.weight"}),
-        "ReDrafter heads");
-  named(Folder(dir, "redrafter0", {{"exit_dim", 8}, {"num_draft_layers", 1}},
-               {"rnn_u.weight", "0.0.linear.weight", "0.1.weight"}),
-        "ReDrafter heads");
+  named(Folder(dir, "redrafter", {{"model_type", "llama"}, {"architecture", "ReDrafterForLLaMALM"}},
+               {"drafter.rnn_u.weight", "drafter.rnn_w.weight", "drafter.layers.0.linear.weight"}),
+        "ReDrafter heads in the layout of TensorRT-LLM");
 }
 
 TEST(OtherKindsTest, ABaseAsHeadsAndHeadsAsABaseAreNamed) {

@@ -144,7 +144,8 @@ DraftPart PartOf(std::string name, int64_t bytes, PartSamples samples) {
 }
 
 // Shares the drafter's bytes out over its parts in proportion to their weights. Heads below the tree's depth have no
-// part; the last head drafts the depths after it (EAGLE), each time with all its weights. The last entry is the sum.
+// part; the last head drafts the depths after it (EAGLE, ReDrafter), each time with all its weights. The last entry is
+// the sum.
 std::vector<int64_t> PartBytes(const HeadsOptions& options, int32_t depths) {
   const std::vector<int64_t>& weights = options.part_weights;
   const auto total = static_cast<double>(std::accumulate(weights.begin(), weights.end(), int64_t{0}));
@@ -192,11 +193,12 @@ void AddRound(const Round& round, const std::vector<int64_t>& bytes, double read
   samples.back().Add(round.absorb + round.propose.back(), static_cast<double>(bytes.back()), read, round.step);
 }
 
-std::vector<DraftPart> PartsOf(const std::vector<Round>& rounds, const std::vector<int64_t>& bytes, bool has_prefix,
-                               std::vector<PartSamples> samples) {
+std::vector<DraftPart> PartsOf(const std::vector<Round>& rounds, const std::vector<int64_t>& bytes,
+                               const HeadsOptions& options, std::vector<PartSamples> samples) {
+  const bool has_prefix = options.part_weights[0] != 0, is_one = samples.size() > options.part_weights.size() + 1;
   std::vector<DraftPart> parts;
   for (size_t part = has_prefix ? 0 : 1; part < samples.size(); ++part) {
-    std::string name = part == 0 ? "prefix layer" : "head " + std::to_string(part);
+    std::string name = part == 0 ? "prefix layer" : (is_one ? "level " : "head ") + std::to_string(part);
     if (part + 1 == samples.size()) name = "all";
     parts.push_back(PartOf(std::move(name), bytes[part], std::move(samples[part])));
     // The smallest of many differences of noisy times says nothing. The difference of the smallest times does, unless
@@ -241,7 +243,7 @@ HeadsResult MeasureHeads(const HeadsOptions& options) {
   }
   result.step_ms = SpreadOf(std::move(steps));
   result.read_gb_s = SpreadOf(std::move(reads));
-  result.parts = PartsOf(rounds, bytes, options.part_weights[0] != 0, std::move(samples));
+  result.parts = PartsOf(rounds, bytes, options, std::move(samples));
   return result;
 }
 

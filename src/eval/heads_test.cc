@@ -38,13 +38,15 @@ tree::Topology Chain(int32_t depth) {
       std::vector<std::vector<int32_t>>{std::vector<int32_t>(static_cast<size_t>(depth), 0)});
 }
 
-// HEADS.md's table is in millions of weights at 7B: Medusa 591, Hydra 994, Hydra++ 1264.
+// HEADS.md's table is in millions of weights at 7B: Medusa 591, Hydra 994, Hydra++ 1264. ReDrafter has one network for
+// all levels: 2 * 4096^2 + 2 * 8192^2 + 32000 * 8192.
 TEST(PartWeightsTest, AreThoseOfTheReleasedHeads) {
   const model::ModelConfig config = ShapeConfig("7b");
-  const std::pair<const char*, int64_t> kinds[] = {{"medusa", 591}, {"hydra", 994}, {"hydra++", 1264}};
+  const std::pair<const char*, int64_t> kinds[] = {
+      {"medusa", 591}, {"hydra", 994}, {"hydra++", 1264}, {"redrafter", 430}};
   for (const auto& [name, millions] : kinds) {
     const std::vector<int64_t> weights = PartWeights(FileOf(PublishedHeadsInfo(name)), config, config.vocab_size);
-    ASSERT_EQ(weights.size(), 5U) << name;
+    ASSERT_EQ(weights.size(), name == std::string("redrafter") ? 2U : 5U) << name;
     EXPECT_EQ((std::accumulate(weights.begin(), weights.end(), int64_t{0}) + 500000) / 1000000, millions) << name;
     EXPECT_EQ(weights[0] > 0, std::string(name) == "hydra++");
   }
@@ -72,8 +74,12 @@ TEST(HeadsTest, EveryKindIsCheckedAndTimedOnEveryTarget) {
         EXPECT_EQ(result.rounds, 3);
         ASSERT_EQ(result.parts.size(), name == "hydra++" ? 6U : 5U) << name;
         EXPECT_EQ(result.parts.back().name, "all");
-        EXPECT_NEAR(static_cast<double>(result.parts.back().bytes), static_cast<double>(drafters[0]->weight_bytes()),
-                    8);
+        EXPECT_EQ(result.parts[0].name, name == "hydra++"     ? "prefix layer"
+                                        : name == "redrafter" ? "level 1"
+                                                              : "head 1");
+        const int times = name == "redrafter" ? 4 : 1;  // read at each level
+        EXPECT_NEAR(static_cast<double>(result.parts.back().bytes),
+                    static_cast<double>(times * drafters[0]->weight_bytes()), 8);
         EXPECT_GT(result.parts.back().of_step, 0);
       }
     }

@@ -25,7 +25,7 @@ constexpr const char* kTakesFolders =
     "Hydrant reads Hugging Face folders, config.json with .safetensors or .bin weights: "
     "hf download ORG/NAME --local-dir DIR";
 constexpr const char* kRunsHeads =
-    "this version runs Medusa, Hydra, Hydra++, EAGLE and EAGLE-3 heads (docs/formats.md)";
+    "this version runs Medusa, Hydra, Hydra++, EAGLE, EAGLE-3 and ReDrafter heads (docs/formats.md)";
 
 // --- Files ---
 
@@ -182,11 +182,8 @@ std::optional<std::string> OtherHeads(const Contents& c) {
   const bool eagle = !is_read && (c.Has("fc.weight") || Contains(architectures, "Eagle") || type.starts_with("eagle"));
   if (eagle && (c.Has("d2t") || Contains(architectures, "Eagle3") || type == "eagle3")) return "EAGLE-3 heads";
   if (eagle) return "EAGLE heads";
-  if (type.starts_with("recurrent_drafting") || type == "redrafter" ||
-      (c.config.contains("exit_dim") && c.config.contains("num_draft_layers")) || c.Any("rnn_u.") || c.Any("rnn_w.") ||
-      c.Any("drafter.rnn_")) {
-    return "ReDrafter heads";
-  }
+  // Of a checkpoint for TensorRT-LLM. Apple's own files are run.
+  if (c.Any("drafter.rnn_") || c.Any("drafter.layers.")) return "ReDrafter heads in the layout of TensorRT-LLM";
   if (type == "mlp_speculator") return "heads of an MLP speculator";
   return std::nullopt;
 }
@@ -209,7 +206,10 @@ void RefuseAdapter(const std::string& folder, bool has_heads) {
 
 void RefuseHeadsAsBase(const std::string& folder, const Contents& c) {
   if (c.Any("model.")) return;  // a whole model with heads
-  const char* const kind = c.config.contains("hydra_head_arch") ? "Hydra" : c.Has("fc.weight") ? "EAGLE" : "Medusa";
+  const char* const kind = c.config.contains("hydra_head_arch") ? "Hydra"
+                           : c.config.contains("exit_dim")      ? "ReDrafter"
+                           : c.Has("fc.weight")                 ? "EAGLE"
+                                                                : "Medusa";
   const std::string of = TextOf(c.config, "base_model_name_or_path");
   throw FileError(folder, std::string("holds ") + kind + " heads, expected a base model",
                   "name it with EngineOptions::draft, and its base" + (of.empty() ? "" : " (" + of + ")") +

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "tests/eagle_folder.h"
+#include "tests/redrafter_folder.h"
 #include "tests/served.h"
 
 namespace hydrant::server::mixed_requests_test {
@@ -23,10 +24,10 @@ constexpr int kClients = 64;
 
 struct Way {
   const char* name;
-  // Of the golden model; empty: plain; "eagle3": random heads; "tale": the embedded model with its heads.
+  // Of the golden model; empty: plain; "eagle3", "redrafter": random heads; "tale": the embedded model with its heads.
   const char* draft;
   int32_t lookup;
-  bool is_dynamic = false;  // every fourth request asks for a dynamic tree
+  bool is_dynamic = false;  // every fourth request asks for a dynamic tree, every eighth for beams
 };
 
 std::string NameOfWay(const testing::TestParamInfo<Way>& way) { return way.param.name; }
@@ -44,6 +45,9 @@ EngineOptions OptionsOf(const Way& way) {
   if (way.draft == std::string("eagle3")) {
     static const test::TempDir dir;
     options.draft = test::EagleFolder(/*is_third=*/true).Write(dir);
+  } else if (way.draft == std::string("redrafter")) {
+    static const test::TempDir dir;
+    options.draft = test::RedrafterFolder(/*is_recurrent=*/true).Write(dir);
   } else if (*way.draft != 0) {
     options.draft = test::SourceDir() + "/tests/golden/" + std::string(way.draft);
   }
@@ -73,6 +77,7 @@ class MixedRequests : public testing::TestWithParam<Way> {
     if (GetParam().is_dynamic && i % 4 == 1) {
       speculation.update({{"tree", "dynamic"}, {"draft_nodes", 9}, {"draft_depth", 3}, {"draft_width", 3 + i % 3}});
     }
+    if (GetParam().is_dynamic && i % 8 == 3) speculation.update({{"beam_width", 2 + i % 4}, {"beam_length", 4}});
     return {{"prompt", request.prompt_ids},
             {"max_tokens", request.stop.max_tokens},
             {"ignore_eos", request.stop.ignore_eos},
@@ -158,7 +163,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, MixedRequests,
                          testing::Values(Way{"Plain", "", 0}, Way{"Medusa", "medusa/c_v2_k4_l1", 0},
                                          Way{"Hydra", "hydra/mlp_k3_l2", 0},
                                          Way{"HydraPlusPlus", "hydra/prefix_mlp_k2_l1", 0}, Way{"Lookup", "", 6},
-                                         Way{"Eagle", "eagle3", 0, true}, Way{"DraftModel", "base_mha", 0, true},
+                                         Way{"Eagle", "eagle3", 0, true}, Way{"Redrafter", "redrafter", 0, true},
+                                         Way{"DraftModel", "base_mha", 0, true},
                                          Way{"TaleWithHeadsAndLookup", "tale", 6}),
                          NameOfWay);
 

@@ -143,7 +143,9 @@ void AddHeads(const draft::HeadsInfo& info, Section& section) {
   section.Add("lm_head_bias", info.lm_head_bias);
   section.Add("token_map", info.has_token_map);
   section.Add("hidden_state_offset", info.hidden_layer_offset);
-  for (const auto& [name, value] : info.facts) section.Add(name, value);
+  for (const auto& fact : info.facts) {
+    std::visit([&](auto value) { section.Add(fact.first, value); }, fact.second);
+  }
   section.Add("base_model_name", info.base_model.empty() ? Json() : Json(info.base_model));
 }
 

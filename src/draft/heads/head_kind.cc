@@ -17,7 +17,9 @@ std::string Fill(std::string_view pattern, int32_t first, int32_t second) {
   std::string text;
   bool is_first = true;
   for (const char c : pattern) {
-    if (c != '#') {
+    if (c == '%') {
+      text += std::to_string(second);
+    } else if (c != '#') {
       text += c;
     } else {
       text += std::to_string(is_first ? first : second);
@@ -40,6 +42,7 @@ Extent ExtentOf(Size size, const HeadPlace& place, const HeadsInfo& info, const 
     case Size::kDraftRows: return {draft_rows, info.has_token_map ? "rows of the token map" : "vocab_size"};
     case Size::kTwoHidden: return {2 * base.hidden_size, "2 * hidden_size"};
     case Size::kThreeHidden: return {3 * base.hidden_size, "3 * hidden_size"};
+    case Size::kExit: return {info.exit_size > 0 ? info.exit_size : 2 * base.hidden_size, "exit_dim"};
     case Size::kQueryRows: return {layer.num_heads * layer.head_dim, "num_attention_heads * head_dim"};
     case Size::kKeyRows: return {layer.num_kv_heads * layer.head_dim, "num_key_value_heads * head_dim"};
     case Size::kInnerSize: return {layer.intermediate_size, "intermediate_size"};
@@ -90,7 +93,7 @@ bool Match(std::string_view name, std::string_view pattern, std::vector<int32_t>
   numbers.clear();
   size_t n = 0;
   for (const char c : pattern) {
-    if (c != '#') {
+    if (c != '#' && c != '%') {
       if (n >= name.size() || name[n] != c) return false;
       ++n;
       continue;

@@ -34,6 +34,7 @@ enum class Size : uint8_t {
   kDraftRows,    // tokens that heads draft: vocab_size, or the rows of a token map
   kTwoHidden,    // 2 * hidden_size
   kThreeHidden,  // 3 * hidden_size
+  kExit,         // HeadsInfo::exit_size
   // Of HeadPlace::layer_config.
   kQueryRows,
   kKeyRows,
@@ -44,7 +45,7 @@ enum class Bias : uint8_t { kNone, kRequired, kOptional };
 
 struct HeadTensor {
   std::string_view role;  // what a HeadPlace calls it
-  const char* name;       // '#' stands for the head's number, a second one for the layer's place
+  const char* name;       // '#' stands for the head's number, a second one or '%' for the layer's place
   Form form = Form::kLinear;
   Size outputs = Size::kNone, inputs = Size::kNone;
   Bias bias = Bias::kNone;
@@ -151,7 +152,7 @@ struct HeadCounts {
 };
 HeadCounts CountHeads(const checkpoint::TensorSource& tensors, const HeadLayout& layout);
 
-// The numbers that stand for the '#' of a pattern; none where the name is another. At most five digits each.
+// The numbers that stand for the '#' and '%' of a pattern; none where the name is another. At most five digits each.
 bool Match(std::string_view name, std::string_view pattern, std::vector<int32_t>& numbers);
 
 // The rows of a place: a linear layer's weight and bias, all of a decoder layer, or one. `draft_rows`:

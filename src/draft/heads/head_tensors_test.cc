@@ -122,7 +122,8 @@ TEST(HeadTensorsTest, WithoutAConfigHydraHeadsAreRefusedAndMedusaHeadsAreNot) {
 }
 
 TEST(HeadTensorsTest, ABaseModelHasNoHeads) {
-  EXPECT_THAT(Refusal([] { OpenHeads(Golden("base_mha")); }), HasSubstr("holds no Medusa, Hydra or EAGLE heads"));
+  EXPECT_THAT(Refusal([] { OpenHeads(Golden("base_mha")); }),
+              HasSubstr("holds no Medusa, Hydra, EAGLE or ReDrafter heads"));
   EXPECT_FALSE(HoldsHeads(Golden("base_mha")));
   EXPECT_TRUE(HoldsHeads(Golden("medusa/c_v2_k4_l1")));
 }
