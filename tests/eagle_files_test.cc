@@ -141,7 +141,7 @@ TEST(EagleFiles, WhateverTheyDraftTextsArePlainDecodings) {
     int64_t accepted = 0;
     std::vector<GenerationRequest> requests;
     for (const Setting& setting : EverySetting()) {
-      for (const char* tree : {"dynamic", "mc_sim_7b_63", "auto"}) {
+      for (const char* tree : {"beam", "dynamic", "mc_sim_7b_63", "auto"}) {
         GenerationRequest request;
         request.prompt_ids = Prompt();
         request.sampling = setting.sampling;

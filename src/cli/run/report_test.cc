@@ -168,6 +168,24 @@ TEST(ReportTest, ComparisonOfATreeChosenBeforehandIsByItsLaterRuns) {
   EXPECT_THAT(text, HasSubstr("; used: chain of 2, p-min 0.125."));
 }
 
+// They have no paths that could tell them apart.
+TEST(ReportTest, GrownTreesAreCalledByTheirNames) {
+  const Comparison comparison{.tried = {{"beam", "[]", 9, 0, 0, {1.5, 150, 1, 10, 1}},
+                                        {"dynamic", "[]", 9, 0, 0, {2, 180, 2, 11, 1.75}},
+                                        {"auto", "[]", 9, 0, 0, {2, 170, 2, 11, 1.75}}},
+                              .tried_again = {},
+                              .drafted = {"dynamic", "[]", 9, 0, 0, {2, 170, 2, 12, 1.75}},
+                              .speedup = 1.7,
+                              .heads_alone = {},
+                              .heads_alone_speedup = 0,
+                              .plain = {1, 100, 0, 9.5, 0},
+                              .rounds = 21};
+  const std::string text = ComparisonText(Info(), comparison, 40);
+  for (const char* name : {"trying beam ", "trying dynamic ", "trying auto ", "; used: dynamic."}) {
+    EXPECT_THAT(text, HasSubstr(name));
+  }
+}
+
 TEST(ReportTest, ComparisonWithLookupHasHeadsAloneBesideIt) {
   const Comparison comparison{.tried = {},
                               .tried_again = {},
