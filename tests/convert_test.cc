@@ -137,7 +137,8 @@ TEST_F(ConvertTest, EveryKindOfHeads) {
     kinds.push_back(Golden(heads));
   }
   if (const std::string shared = test::SharedDir(); !shared.empty()) {
-    for (const char* heads : {"hydra/hydra_pp_k4_l4", "hydra/eagle_attn_k1", "medusa/d_k4_l1_vllm_token_map"}) {
+    for (const char* heads :
+         {"hydra/hydra_pp_k4_l4", "hydra/eagle_attn_k1", "hydra/cross_attn_k1", "medusa/d_k4_l1_vllm_token_map"}) {
       kinds.push_back(shared + "/golden/" + heads);
     }
   }

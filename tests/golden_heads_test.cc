@@ -225,6 +225,7 @@ std::vector<std::string> SharedCases() {
           "hydra/hydra_pp_safetensors",
           "hydra/prefix_mlp_k2_l1",
           "hydra/eagle_attn_k1",
+          "hydra/cross_attn_k1",
           "medusa/a_k4_l1",
           "medusa/a_k3_l2",
           "medusa/c_v2_k4_l1",
@@ -244,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(Shared, SharedHeads, testing::ValuesIn(SharedCases()), 
 
 TEST(SharedHeadsTest, AreThere) {
   HYDRANT_NEED_SHARED();
-  EXPECT_EQ(SharedCases().size(), 21U);
+  EXPECT_EQ(SharedCases().size(), 22U);
 }
 
 class CommittedHeads : public testing::TestWithParam<std::string> {};
@@ -309,25 +310,6 @@ TEST(CommittedHeadsTest, EveryLayoutOfMedusaHeadsGivesTheSameLogits) {
     }
   }
   EXPECT_EQ(layouts, "abddef");
-}
-
-// Heads of architectures that belong to later versions are refused by name.
-TEST(UnknownHeads, CrossAttentionIsRefusedByName) {
-  HYDRANT_NEED_SHARED();
-  for (const std::string arch : {"cross-attn"}) {
-    std::string folder = SharedDir() + "/golden/hydra/" + arch + "_k1";
-    std::replace(folder.end() - 14, folder.end(), '-', '_');
-    EngineOptions options;
-    options.model = SharedDir() + "/golden/base_mha";
-    options.draft = folder;
-    try {
-      Engine engine(options);
-      FAIL() << arch << " was accepted";
-    } catch (const UserError& e) {
-      EXPECT_NE((std::string(e.what()) + e.hint()).find(arch), std::string::npos) << e.what();
-      EXPECT_NE(std::string(e.what()).find("config.json"), std::string::npos) << e.what();
-    }
-  }
 }
 
 }  // namespace

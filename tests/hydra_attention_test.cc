@@ -7,9 +7,13 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.h"
+#include "draft/heads/head_tensors.h"
+#include "eval/heads.h"
 #include "eval/logits.h"
 #include "load/loaded_model.h"
 #include "tests/hydra_attention_folder.h"
@@ -20,7 +24,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kArchitectures[] = {"eagle-attn"};
+constexpr const char* kArchitectures[] = {"eagle-attn", "cross-attn"};
 
 EngineOptions OptionsOf(const std::string& draft) {
   EngineOptions options;
@@ -99,6 +103,31 @@ TEST(HydraAttention, ACutFileIsNamed) {
     for (const uintmax_t kept : {uintmax_t{0}, uintmax_t{5}, uintmax_t{100}, size / 2, size - 1}) {
       std::filesystem::resize_file(file, kept);
       EXPECT_THAT(Refusal(whole.path()), HasSubstr("hydra_lm_head.safetensors")) << arch << " " << kept;
+    }
+  }
+}
+
+// Bytes of the config and of the tensors' header changed at random: a refusal of the user's file or heads that load,
+// but never a failed check of ours.
+TEST(HydraAttention, DamagedBytesAreTheFilesFault) {
+  for (const char* arch : kArchitectures) {
+    const TempDir dir;
+    HydraAttentionFolder(arch).Write(dir);
+    std::mt19937 random(3);
+    for (const char* name : {"config.json", "hydra_lm_head.safetensors"}) {
+      const std::string whole = base::ReadTextFile(dir.path() + "/" + name);
+      const size_t most = std::min<size_t>(whole.size(), 1200);  // the header's
+      for (int round = 0; round < 150; ++round) {
+        std::string damaged = whole;
+        for (int flip = 0; flip <= round % 3; ++flip) damaged[random() % most] ^= static_cast<char>(1 + random() % 127);
+        dir.Write(name, damaged);
+        try {
+          load::LoadModel(OptionsOf(dir.path()));
+        } catch (const UserError& error) {
+          EXPECT_FALSE(std::string(error.what()).empty());
+        }
+      }
+      dir.Write(name, whole);
     }
   }
 }
@@ -184,6 +213,20 @@ TEST(HydraAttention, TextsArePlainDecodingsOnEveryTarget) {
   }
 }
 
+// The drafted trees of every step, one behind the other.
+std::vector<int32_t> DraftsOf(Engine& engine, const GenerationRequest& request, int64_t* num_reused = nullptr) {
+  std::vector<int32_t> drafts;
+  const GenerationResult result = engine.Generate(request, [&](const Emission& emission) {
+    if (emission.step != nullptr) {
+      drafts.insert(drafts.end(), emission.step->tokens.begin(), emission.step->tokens.end());
+    }
+    return true;
+  });
+  if (num_reused != nullptr) *num_reused = result.num_reused;
+  EXPECT_GT(drafts.size(), result.token_ids.size());
+  return drafts;
+}
+
 // What is in shared blocks, and in which chunks a prompt came, changes no draft.
 TEST(HydraAttention, SharedBeginningsAndChunksChangeNoDraft) {
   for (const char* arch : kArchitectures) {
@@ -193,7 +236,7 @@ TEST(HydraAttention, SharedBeginningsAndChunksChangeNoDraft) {
     options.prefill_chunk = 3;
     Engine in_chunks(options);
     std::vector<GenerationRequest> requests(4);
-    std::vector<GenerationResult> alone;
+    std::vector<std::vector<int32_t>> alone;
     for (size_t i = 0; i < requests.size(); ++i) {
       GenerationRequest& request = requests[i];
       for (size_t t = 0; t < 64; ++t) request.prompt_ids.push_back(Prompt()[t % Prompt().size()]);
@@ -201,17 +244,38 @@ TEST(HydraAttention, SharedBeginningsAndChunksChangeNoDraft) {
       request.stop = {.max_tokens = 40, .ignore_eos = true, .stop = {}};
       request.tree = i % 2 == 0 ? "dynamic" : "mc_sim_7b_63";
       request.dynamic = {.nodes = 16, .depth = 4, .width = 4};
-      alone.push_back(engine.Generate(request));
-      EXPECT_EQ(in_chunks.Generate(request).num_emitted, alone.back().num_emitted);
+      alone.push_back(DraftsOf(engine, request));
+      EXPECT_EQ(DraftsOf(in_chunks, request), alone.back()) << arch << " " << i;
       request.cache_scope = "all";
     }
     for (size_t i = 0; i < requests.size(); ++i) {
       SCOPED_TRACE(std::string(arch) + " " + std::to_string(i));
-      const GenerationResult result = engine.Generate(requests[i]);
-      EXPECT_EQ(result.num_reused > 0, i > 0);
-      EXPECT_EQ(result.token_ids, alone[i].token_ids);
-      EXPECT_EQ(result.num_emitted, alone[i].num_emitted);
-      EXPECT_EQ(result.num_drafted, alone[i].num_drafted);
+      int64_t num_reused = 0;
+      EXPECT_EQ(DraftsOf(engine, requests[i], &num_reused), alone[i]);
+      EXPECT_EQ(num_reused > 0, i > 0);
+    }
+  }
+}
+
+// For bench heads: one module drafts every level, each time with all its weights.
+TEST(HydraAttention, EveryDepthIsAPartOfTheSameModule) {
+  for (const char* arch : kArchitectures) {
+    const TempDir dir;
+    const HydraAttentionFolder folder(arch);
+    const draft::HeadsFile file = draft::OpenHeads(folder.Write(dir));
+    const auto loaded = load::LoadModel(OptionsOf(dir.path()));
+    eval::HeadsOptions options{.queue = &loaded->queue, .base = &loaded->weights, .drafter = loaded->drafter.get()};
+    options.part_weights = eval::PartWeights(file, loaded->weights.config, loaded->weights.config.vocab_size);
+    int64_t weights = 0;
+    for (const auto& [name, shape] : folder.shapes) weights += shape.size() == 2 ? shape[0] * shape[1] : 0;
+    EXPECT_EQ(options.part_weights, (std::vector<int64_t>{0, weights}));
+    options.tree = tree::Preset("mc_sim_7b_63");
+    options.seconds = 0;
+    const eval::HeadsResult result = eval::MeasureHeads(options);
+    ASSERT_EQ(result.parts.size(), 5U) << arch;
+    for (size_t part = 0; part < 4; ++part) {
+      EXPECT_EQ(result.parts[part].name, "level " + std::to_string(part + 1));
+      EXPECT_EQ(result.parts[part].bytes, static_cast<int64_t>(loaded->drafter->weight_bytes()));
     }
   }
 }

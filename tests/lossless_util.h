@@ -153,9 +153,10 @@ inline std::vector<std::string> EveryKindOfHeads() {
     }
     return kinds;
   }
-  for (const char* name : {"hydra/mlp_k4_l1", "hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1",
-                           "hydra/mlp_offset1_k4_l1", "hydra/hydra_pp_k4_l4", "hydra/eagle_attn_k1", "medusa/a_k4_l1",
-                           "medusa/a_k3_l2", "medusa/d_k4_l1_vllm_token_map"}) {
+  for (const char* name :
+       {"hydra/mlp_k4_l1", "hydra/mlp_k3_l2", "hydra/mlp_ungrounded_k4_l1", "hydra/mlp_offset1_k4_l1",
+        "hydra/hydra_pp_k4_l4", "hydra/eagle_attn_k1", "hydra/cross_attn_k1", "medusa/a_k4_l1", "medusa/a_k3_l2",
+        "medusa/d_k4_l1_vllm_token_map"}) {
     kinds.push_back(SharedDir() + "/golden/" + name);
   }
   return kinds;

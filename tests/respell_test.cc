@@ -132,7 +132,8 @@ std::vector<std::string> HydraFolders() {
   std::vector<std::string> folders = {Golden("hydra/mlp_k3_l2"), Golden("hydra/mlp_ungrounded_k4_l1"),
                                       Golden("hydra/prefix_mlp_k2_l1")};
   if (test::SharedDir().empty()) return folders;
-  for (const char* name : {"hydra_pp_k4_l4", "hydra_pp_safetensors", "mlp_offset1_k4_l1"}) {
+  for (const char* name :
+       {"hydra_pp_k4_l4", "hydra_pp_safetensors", "mlp_offset1_k4_l1", "eagle_attn_k1", "cross_attn_k1"}) {
     folders.push_back(Shared(std::string("hydra/") + name));
   }
   return folders;
@@ -149,7 +150,9 @@ TEST_F(RespellTest, EveryLayoutKeepsEveryBit) {
   for (const std::string& hydra : HydraFolders()) folders.push_back(hydra);
   for (const std::string& heads : folders) {
     const char* own = IsHydra(heads) ? "hydra" : "medusa-a";
-    std::vector<Step> steps = {{"tensorrt-llm", 1}, {"tensorrt-llm", 2}, {"tensorrt-llm", 4}, {"safetensors"}, {own}};
+    std::vector<Step> steps = {{"safetensors"}, {own}};
+    const bool has_ranks = heads.find("_attn_") == std::string::npos;  // no other project runs those
+    if (has_ranks) steps.insert(steps.begin(), {{"tensorrt-llm", 1}, {"tensorrt-llm", 2}, {"tensorrt-llm", 4}});
     if (!IsHydra(heads)) steps.push_back({"vllm"});
     std::string first;
     Respell(heads, own, &first);

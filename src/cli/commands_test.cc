@@ -264,6 +264,18 @@ TEST(CommandsTest, InspectSaysWhatAFolderIs) {
   EXPECT_EQ(file["tensor_list"].size(), file["tensors"]["tensors"]);
 }
 
+TEST(CommandsTest, InspectCountsHeadsOfOneModule) {
+  HYDRANT_NEED_SHARED();
+  for (const std::string arch : {"eagle", "cross"}) {
+    const std::string folder = test::SharedDir() + "/golden/hydra/" + arch + "_attn_k1";
+    const Json heads = JsonOf(Hydrant({"inspect", folder, "--json"}))["heads"];
+    EXPECT_EQ(heads["drafter"], "hydra-" + arch + "-attn");
+    EXPECT_EQ(heads["tensors"], arch == "eagle" ? 12 : 9);
+    EXPECT_EQ(heads["base_copies"], Json({"input_embed_fn.weight", "lm_head.weight"}));
+    EXPECT_EQ(heads["lm_heads"], "the base's");
+  }
+}
+
 TEST(CommandsTest, RunWithHeadsEqualsPlainDecoding) {
   const std::vector<std::string> common = {
       "--model", Model(),         "--template", "none",   "--prompt", "Once upon a time", "--max-tokens", "24",

@@ -57,11 +57,19 @@ int64_t VocabSize(const draft::HeadsFile& file) {
   return base::JsonView(config, file.info.config_file).At("vocab_size").Int(1, INT32_MAX);
 }
 
-// The decoder layer's sizes by its projections; how its queries are cut into heads changes no name.
-void FillLayer(const draft::HeadsFile& file, const std::string& prefix, model::ModelConfig& config) {
-  const int64_t queries = RowsIn(file, prefix + "self_attn.q_proj.weight");
-  const int64_t keys = RowsIn(file, prefix + "self_attn.k_proj.weight");
-  config.intermediate_size = std::max<int64_t>(1, RowsIn(file, prefix + "mlp.gate_proj.weight"));
+// The sizes of the heads' own layer by its projections; how its queries are cut into heads changes no name.
+void FillLayer(const draft::HeadsFile& file, model::ModelConfig& config) {
+  int64_t queries = SizeIn(file, Size::kQueryRows), keys = SizeIn(file, Size::kKeyRows);
+  int64_t inner = SizeIn(file, Size::kInnerSize);
+  for (const HeadTensor& tensor : file.info.rows->tensors) {
+    if (tensor.form != Form::kDecoderLayer) continue;
+    const std::string prefix = tensor.name;
+    queries = RowsIn(file, prefix + "self_attn.q_proj.weight");
+    keys = RowsIn(file, prefix + "self_attn.k_proj.weight");
+    inner = RowsIn(file, prefix + "mlp.gate_proj.weight");
+  }
+  if (queries == 0 && keys == 0) return;
+  config.intermediate_size = std::max<int64_t>(1, inner);
   config.head_dim = std::max<int64_t>(1, std::gcd(queries, keys));
   if (file.info.num_kv_heads > 0 && keys >= file.info.num_kv_heads) config.head_dim = keys / file.info.num_kv_heads;
   config.num_heads = std::max<int64_t>(1, queries / config.head_dim);
@@ -232,9 +240,7 @@ model::ModelWeights BaseBySizes(const draft::HeadsFile& file) {
   }
   base.config.vocab_size = VocabSize(file);
   base.config.num_heads = base.config.num_kv_heads = base.config.head_dim = 1;
-  for (const HeadTensor& tensor : file.info.rows->tensors) {
-    if (tensor.form == Form::kDecoderLayer) FillLayer(file, tensor.name, base.config);
-  }
+  FillLayer(file, base.config);
   return base;
 }
 

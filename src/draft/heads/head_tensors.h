@@ -56,7 +56,7 @@ struct HeadsFile {
 };
 
 // Opens a heads folder (or a whole model that holds heads) and says what it is. Throws FileError: no heads, unknown
-// architecture, cross-attn (by name), ungrounded prefix-mlp, LoRA tensors that are not zero.
+// architecture, ungrounded prefix-mlp, LoRA tensors that are not zero.
 HeadsFile OpenHeads(const std::string& folder);
 
 // True when the folder holds draft heads that this version can name, without reading them all: for `inspect`.

@@ -80,7 +80,7 @@ TEST(HeadTensorsTest, CountsComeFromTheKeysAndADifferingConfigIsAWarning) {
 }
 
 TEST(HeadTensorsTest, ArchitecturesThatAreNotRunAreRefusedByName) {
-  for (const std::string arch : {"cross-attn", "prefix-slots", "mlpp"}) {
+  for (const std::string arch : {"prefix-slots", "mlpp"}) {
     const HydraCopy copy([&](base::Json& config) { config["hydra_head_arch"] = arch; });
     EXPECT_THAT(Refusal([&] { OpenHeads(copy.path()); }), HasSubstr("'hydra_head_arch' is \"" + arch + "\""));
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "draft/heads/cross_attn_weights.h"
 #include "draft/heads/eagle_weights.h"
 #include "draft/heads/hydra.h"
 #include "draft/heads/medusa_weights.h"
@@ -86,6 +87,26 @@ constexpr HeadTensor kEagleAttn[] = {{.role = kEagleFc,
                                       .note = "the embedding, then the hidden state"},
                                      {.role = kEagleLayer, .name = "attn.", .form = Form::kDecoderLayer}};
 
+constexpr HeadTensor LayerMatrix(std::string_view role, const char* name, Size outputs, Size inputs, ShardAxis shard) {
+  return {.role = role, .name = name, .outputs = outputs, .inputs = inputs, .shard = shard};
+}
+
+constexpr HeadTensor LayerNorm(std::string_view role, const char* name) {
+  return {.role = role, .name = name, .form = Form::kVector, .outputs = Size::kHiddenSize};
+}
+
+constexpr HeadTensor kCrossAttn[] = {
+    LayerMatrix(kCrossQuery, "cross_attn.q_proj", Size::kQueryRows, Size::kHiddenSize, ShardAxis::kOutputs),
+    LayerMatrix(kCrossKey, "cross_attn.k_proj", Size::kKeyRows, Size::kHiddenSize, ShardAxis::kOutputs),
+    LayerMatrix(kCrossValue, "cross_attn.v_proj", Size::kKeyRows, Size::kHiddenSize, ShardAxis::kOutputs),
+    LayerMatrix(kCrossOutput, "cross_attn.o_proj", Size::kHiddenSize, Size::kQueryRows, ShardAxis::kInputs),
+    LayerMatrix(kCrossGate, "mlp.gate_proj", Size::kInnerSize, Size::kHiddenSize, ShardAxis::kOutputs),
+    LayerMatrix(kCrossUp, "mlp.up_proj", Size::kInnerSize, Size::kHiddenSize, ShardAxis::kOutputs),
+    LayerMatrix(kCrossDown, "mlp.down_proj", Size::kHiddenSize, Size::kInnerSize, ShardAxis::kInputs),
+    LayerNorm(kCrossInputNorm, "input_layernorm"),
+    LayerNorm(kCrossPostNorm, "post_attention_layernorm"),
+    Unused("cross_attn.rotary_emb.inv_freq")};
+
 // As the port of Hydra++ to TensorRT-LLM names them (docs/formats.md); it has no heads without a prefix layer, whose
 // names are ours after its own.
 constexpr const char* kRankBlock = "hydra_heads.#.hydra_mlps.#.linear";
@@ -110,12 +131,13 @@ constexpr HeadLayout kLayouts[] = {
     {.name = "mlp", .tensors = kRankMlp, .first_place = -1, .is_alone = false, .spelling = kRankSpelling},
     {.name = "prefix-mlp", .tensors = kRankPrefixMlp, .first_place = -1, .is_alone = false, .spelling = kRankSpelling},
     {.name = "mlp", .tensors = kRankUngrounded, .is_alone = false, .spelling = kRankSpelling},
-    {.name = "eagle-attn", .tensors = kEagleAttn, .spelling = "hydra", .may_lack_lm_heads = true}};
+    {.name = "eagle-attn", .tensors = kEagleAttn, .spelling = "hydra", .may_lack_lm_heads = true},
+    {.name = "cross-attn", .tensors = kCrossAttn, .spelling = "hydra", .may_lack_lm_heads = true}};
 constexpr const HeadLayout &kMlpLayout = kLayouts[0], &kPrefixLayout = kLayouts[1], &kUngroundedLayout = kLayouts[2],
-                           &kEagleLayout = kLayouts[6];
+                           &kEagleLayout = kLayouts[6], &kCrossLayout = kLayouts[7];
 
 // Their keys count no heads: one module drafts every depth.
-bool IsOneModule(const HeadLayout& layout) { return &layout == &kEagleLayout; }
+bool IsOneModule(const HeadLayout& layout) { return &layout == &kEagleLayout || &layout == &kCrossLayout; }
 
 bool HasPrefixLayer(const HeadLayout& layout) { return layout.Find(kPrefixLayer) != nullptr; }
 
@@ -124,7 +146,7 @@ std::string AttentionName(const HeadsInfo& info) {
   for (const std::string_view role : {kPrefixLayer, kEagleLayer}) {
     if (info.rows->Find(role) != nullptr) return NameOf(info, role, 0, 0) + "self_attn.";
   }
-  return "";
+  return info.rows == &kCrossLayout ? "cross_attn." : "";
 }
 
 bool HasAny(const checkpoint::TensorSource& tensors, std::string_view begin) {
@@ -138,12 +160,11 @@ bool AreRanks(const checkpoint::TensorSource& tensors) { return HasAny(tensors, 
 const HeadLayout& LayoutOf(const base::JsonView& config) {
   const base::JsonView arch = config.At("hydra_head_arch");
   const std::string name = arch.String();
-  for (const HeadLayout* layout : {&kMlpLayout, &kPrefixLayout, &kEagleLayout}) {
+  for (const HeadLayout* layout : {&kMlpLayout, &kPrefixLayout, &kEagleLayout, &kCrossLayout}) {
     if (name == layout->name) return *layout;
   }
-  arch.Fail("\"mlp\", \"prefix-mlp\" or \"eagle-attn\"",
-            name == "cross-attn" ? "hydra_head_arch " + name + " is known but not run by this version"
-                                 : "this version does not know heads of this architecture");
+  arch.Fail("\"mlp\", \"prefix-mlp\", \"eagle-attn\" or \"cross-attn\"",
+            "this version does not know heads of this architecture");
 }
 
 void CheckConfig(const base::JsonView& config) { static_cast<void>(LayoutOf(config)); }
@@ -306,6 +327,11 @@ std::unique_ptr<HeadWeights> Make(const HeadsFile& file, const model::ModelConfi
     auto weights = std::make_unique<EagleWeights>(file.info);
     weights->config = LayerConfig(file, base);
     weights->hidden_layers = {WantedLayer(file.info, base)};
+    return weights;
+  }
+  if (file.info.rows == &kCrossLayout) {
+    auto weights = std::make_unique<CrossAttnWeights>(file.info);
+    weights->config = LayerConfig(file, base);
     return weights;
   }
   auto weights = std::make_unique<HydraWeights>(file.info);

@@ -208,13 +208,13 @@ class LevelDrafter : public Drafter {
   void RunWaiting(const DraftKv& kv, const HeadOutput* output) {
     const bool drafts = output != nullptr;
     batch_.Clear();
-    int64_t total = 0;
+    int64_t committed = 0;
     for (Job& job : jobs_) {
       if (drafts && shift() == 1) DecideLast(job);
-      total += static_cast<int64_t>(job.state->tokens.size()) + (drafts && shift() == 0 ? 1 : 0);
+      committed += static_cast<int64_t>(job.state->tokens.size());
     }
     const int64_t width = input_width_;
-    inputs_.Resize(total, width);
+    inputs_.Resize(committed, width);
     int64_t row = 0;
     const auto add = [&](const Job& job, size_t first, size_t count) {
       const int32_t position = job.table->length() - job.state->num_rows + static_cast<int32_t>(first);
@@ -231,7 +231,6 @@ class LevelDrafter : public Drafter {
       if (!drafts) break;
       if (root_is_extra) {
         batch_.AddChain(std::span(&job.root, 1), job.table->length(), job.table->blocks());
-        ++row;
       } else {
         add(job, job.state->tokens.size() - 1, 1);
       }

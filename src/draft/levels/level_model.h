@@ -20,7 +20,9 @@ namespace hydrant::draft {
 struct LevelPass {
   const model::RowBatch* rows = nullptr;
   // What each row reads beside its token, [R, W]: for committed tokens what WantedLayers() gave, one layer behind the
-  // other; for drafted ones the state of the parent. Empty where the network reads tokens alone.
+  // other; for drafted ones the state of the parent. Empty where the network reads tokens alone. A root that has a row
+  // of its own (not reads_next_token()) stands with the committed rows, behind them, and has no hidden state yet: there
+  // are fewer inputs than rows then.
   kernels::ConstRows inputs = {};
   bool is_committed = false;
   int32_t depth = 0;  // level of the rows whose logits are wanted: 0 is the root's
