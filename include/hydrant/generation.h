@@ -30,13 +30,26 @@ struct SamplingOptions {
 };
 
 enum class AcceptRule : uint8_t {
-  kExact,    // output equals plain decoding, token for token, greedy and sampled
-  kTypical,  // Medusa's and Hydra's typical acceptance: lossy by design. At temperature 0 it is the exact rule
+  kExact,      // output equals plain decoding, token for token, greedy and sampled
+  kTypical,    // Medusa's and Hydra's typical acceptance: lossy by design. At temperature 0 it is the exact rule
+  kRejection,  // drafts are drawn at random, and kept or drawn again so that output is distributed as plain decoding's;
+               // the text is another one. At temperature 0 it is the exact rule (docs/algorithms/rejection.md)
 };
+
+constexpr const char* NameOf(AcceptRule rule) {
+  switch (rule) {
+    case AcceptRule::kExact: return "exact";
+    case AcceptRule::kTypical: return "typical";
+    case AcceptRule::kRejection: return "rejection";
+  }
+  return "?";
+}
+
 // The token after the accepted path, typical rule only.
 enum class RootChoice : uint8_t { kSampled, kArgmax };
 // Do drafts see the verifier's noise (docs/algorithms/sampling.md)? kAuto: under the exact rule, where the match is
-// with a token drawn with that noise; not under the typical one, which has no such draw.
+// with a token drawn with that noise; not under the typical one, which has no such draw. The rejection rule takes kAuto
+// alone: it needs drafts with noise of their own.
 enum class CandidateNoise : uint8_t { kAuto, kCoupled, kPlain };
 
 struct AcceptOptions {
@@ -152,7 +165,10 @@ struct GenerationRequest {
   std::string tree = {};
   DynamicTreeOptions dynamic = {};  // of the tree "dynamic"
   BeamOptions beam = {};            // of the tree "beam"
-  int32_t max_nodes = 0;            // drafted tokens of a step, at most; 0: as many as the tree has
+  // Where no tree is named: > 0: a chain of so many tokens. 0: under the rejection rule a chain of 4, or as many as the
+  // heads have; else as EngineOptions::tree says.
+  int32_t draft_depth = 0;
+  int32_t max_nodes = 0;  // drafted tokens of a step, at most; 0: as many as the tree has
   // Requests of one scope use each other's keys and values where their texts begin alike, and compute only what is new.
   // How long a prompt takes then tells what others of the scope have asked before. Empty: a scope of its own.
   std::string cache_scope = {};

@@ -43,6 +43,18 @@ TEST(RefusalsTest, SettingsWithoutEffect) {
   refused({"--draft", Heads(), "--accept", "typical", "--temperature", "0.7", "--presence-penalty", "1"},
           "a penalty is set with typical acceptance");
   refused({"--head-weights", "w8a8"}, "--head-weights needs draft heads");
+  const auto by_rejection = [&](std::vector<std::string> more, const std::string& part) {
+    more.insert(more.begin(), {"--draft", Heads(), "--accept", "rejection", "--temperature", "0.7"});
+    refused(more, part);
+  };
+  by_rejection({"--tree", "auto"}, "--tree is \"auto\" with the rejection rule");
+  by_rejection({"--tree", "dynamic"}, "--tree is \"dynamic\"");
+  by_rejection({"--draft-p-min", "0.1"}, "--draft-p-min is for the other rules");
+  by_rejection({"--candidates", "plain"}, "is set with the rejection rule");
+  by_rejection({"--lookup", "3"}, "--lookup is for the exact rule");
+  by_rejection({"--compare-plain"}, "which --accept rejection does not promise");
+  by_rejection({"--tree", "chain", "--draft-depth", "3"}, "--draft-depth is for dynamic trees");
+  by_rejection({"--draft-depth", "9"}, "is 5 deep, but the draft has 4 heads");
   ExpectRefused(
       {"bench", "latency", "--model", Model(), "--draft", Heads(), "--prompt-ids", "[1,2,3]", "--max-tokens", "600"},
       "is more than the 512 positions");

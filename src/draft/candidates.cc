@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "sampling/draws.h"
+
 namespace hydrant::draft {
 
 CandidateRanker::CandidateRanker(int64_t vocab_size, std::span<const int32_t> token_map)
@@ -24,6 +26,7 @@ void CandidateRanker::Start(bool rank_in_head) {
 void CandidateRanker::Add(const ProposeInput& input, int64_t position, int32_t k, bool probabilities) {
   rows_.push_back({&input, position, k, probabilities});
   rank_in_head_ = rank_in_head_ && k <= most_in_head_;
+  rank_in_head_ = rank_in_head_ && input.draws == nullptr;
   if (!rank_in_head_) return;
   const std::optional<kernels::TopKRule> rule =
       sampling::ScoreRule(*input.sampling, input.coupled, *input.noise, position, k);
@@ -60,6 +63,11 @@ std::span<const int32_t> CandidateRanker::Candidates(int64_t r, std::span<const 
   const Row& row = rows_[static_cast<size_t>(r)];
   probabilities_.clear();
   const sampling::TokenHistory history{.prompt = row.input->prompt, .output = row.input->output, .path = path};
+  if (row.input->draws != nullptr) {
+    sampling::DrawCandidates(Logits(r), *row.input->sampling, history, *row.input->draws, row.position, row.k, scratch_,
+                             candidates_, probabilities_);
+    return candidates_;
+  }
   sampling::RankCandidates(Logits(r), *row.input->sampling, row.input->coupled, history, *row.input->noise,
                            row.position, row.k, scratch_, candidates_, row.probabilities ? &probabilities_ : nullptr);
   return candidates_;

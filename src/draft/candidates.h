@@ -29,7 +29,7 @@ class CandidateRanker {
   // The k best of row r, best first. `path`: the tokens drafted below the root on the way to this row's node.
   std::span<const int32_t> Candidates(int64_t r, std::span<const int32_t> path);
   // The head's probability, among all tokens and by the scores that rank them, of each token that Candidates gave last.
-  // Empty where Add asked for none.
+  // Empty where Add asked for none. Where the input's drafts are drawn, those of all tokens [V].
   std::span<const float> probabilities() const { return rank_in_head_ ? best_.probabilities() : probabilities_; }
 
  private:

@@ -65,6 +65,8 @@ struct ProposeInput {
   const SamplingOptions* sampling = nullptr;
   bool coupled = true;  // do drafts see the verifier's noise?
   sampling::NoiseCache* noise = nullptr;
+  // Set: drafts are drawn with this noise, and the tree says from which distributions (TokenTree::draft_probs).
+  sampling::NoiseCache* draws = nullptr;
   Budget budget = {};
   // Read by drafters that fill a tree of a given shape. Where it is null, or the root alone, they draft nothing.
   StaticTree* shape = nullptr;

@@ -20,8 +20,11 @@ void GrowingTrees::Start(std::span<ProposeInput> inputs) {
   paths_.resize(inputs.size());
   for (size_t s = 0; s < inputs.size(); ++s) {
     paths_[s].clear();
+    tree::TokenTree& tree = *inputs[s].tree;
+    tree.draft_probs.clear();
+    if (inputs[s].draws != nullptr) tree.draft_probs.resize(tree.tokens.size());
     if (!(inputs[s].min_probability > 0)) continue;
-    paths_[s].assign(static_cast<size_t>(inputs[s].tree->topology.num_nodes()), 0);
+    paths_[s].assign(tree.tokens.size(), 0);
     paths_[s].front() = 1;
   }
 }
@@ -36,6 +39,7 @@ void GrowingTrees::Fill(size_t input, tree::NodeId node, std::span<const int32_t
   const auto n = static_cast<size_t>(node);
   const int32_t first = tree.topology.first_child()[n], children = tree.topology.num_children()[n];
   tree::FillChildren(first, children, candidates.data(), tree.tokens.data());
+  if (!tree.draft_probs.empty()) tree.draft_probs[n].assign(probabilities.begin(), probabilities.end());
   std::vector<float>& paths = paths_[input];
   if (paths.empty()) return;
   for (int32_t rank = 0; rank < children; ++rank) {

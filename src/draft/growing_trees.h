@@ -21,8 +21,8 @@ class GrowingTrees {
   // The inputs and their trees' shapes stay as they are until Finish.
   void Start(std::span<ProposeInput> inputs);
   bool Expands(size_t input, tree::NodeId node) const;
-  // Adds the children of a node that expands, from its candidates. `probabilities` [candidates] is read only where
-  // there is a min_probability.
+  // Adds the children of a node that expands, from its candidates. `probabilities`: as CandidateRanker gives them; read
+  // only where drafts are drawn or there is a min_probability.
   void Fill(size_t input, tree::NodeId node, std::span<const int32_t> candidates, std::span<const float> probabilities);
   // Removes the nodes that are not in from the trees, and sets the scores of the rest.
   void Finish();

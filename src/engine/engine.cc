@@ -185,9 +185,27 @@ void CheckLookup(const GenerationRequest& request) {
     throw UserError("LookupOptions::max_match is " + std::to_string(lookup.max_match) +
                     ", expected at least LookupOptions::min_match, " + std::to_string(lookup.min_match));
   }
-  if (lookup.max_tokens > 0 && request.accept.rule == AcceptRule::kTypical) {
-    throw UserError("lookup is on with typical acceptance, whose text would depend on it",
-                    "use the exact rule, or leave lookup out");
+  if (lookup.max_tokens > 0 && request.accept.rule != AcceptRule::kExact) {
+    throw UserError(
+        std::string("lookup is on with the ") + NameOf(request.accept.rule) + " rule, whose text would depend on it",
+        "use the exact rule, or leave lookup out");
+  }
+}
+
+// The trees that it cannot have are refused where trees are made (engine/trees.h).
+void CheckRejection(const GenerationRequest& request) {
+  if (request.accept.rule != AcceptRule::kRejection) return;
+  if (request.draft_p_min > 0) {
+    throw UserError(
+        "GenerationRequest::draft_p_min is set with the rejection rule, which must not choose among drawn "
+        "drafts by their probabilities: the text would no longer be distributed as the model's own",
+        "leave it out, or use the exact rule");
+  }
+  if (request.accept.candidates != CandidateNoise::kAuto) {
+    throw UserError(
+        "AcceptOptions::candidates is set with the rejection rule, whose drafts have random numbers of "
+        "their own",
+        "leave it out, or use the exact rule");
   }
 }
 
@@ -221,15 +239,18 @@ void ValidateRequest(const GenerationRequest& request) {
   CheckRange("DynamicTreeOptions::depth", request.dynamic.depth, 1, tree::Topology::kMaxDepth);
   CheckRange("DynamicTreeOptions::width", request.dynamic.width, 1, 64);
   CheckBeam(request.beam);
+  CheckRange("GenerationRequest::draft_depth", request.draft_depth, 0, tree::Topology::kMaxDepth);
   CheckLookup(request);
+  CheckRejection(request);
   CheckRange("GenerationRequest::num_logprobs", request.num_logprobs, -1, 64);
   if (request.score_prompt && request.num_logprobs < 0) {
     throw UserError("GenerationRequest::score_prompt is set, and num_logprobs is -1, which asks for none",
                     "set num_logprobs to 0 at least");
   }
   const bool has_texts = !request.prediction_ids.empty() || !request.draft_ids.empty();
-  if (has_texts && request.accept.rule == AcceptRule::kTypical) {
-    throw UserError("prediction_ids or draft_ids are given with typical acceptance, whose text would depend on them",
+  if (has_texts && request.accept.rule != AcceptRule::kExact) {
+    throw UserError(std::string("prediction_ids or draft_ids are given with the ") + NameOf(request.accept.rule) +
+                        " rule, whose text would depend on them",
                     "use the exact rule, or leave them out");
   }
   const bool penalized =

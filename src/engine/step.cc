@@ -143,6 +143,7 @@ draft::ProposeInput Stepper::ProposalOf(const Part& part) const {
           .sampling = &request.sampling,
           .coupled = DraftsSeeNoise(request.accept),
           .noise = &sequence.noise(),
+          .draws = sequence.draws(),
           .budget = {.max_nodes = part.tree_rows - 1,
                      .max_depth = sequence.depth_room(),
                      .max_slots = part.dynamic != nullptr ? draft::SlotsOf(*part.dynamic)

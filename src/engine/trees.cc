@@ -147,15 +147,41 @@ TreePlan Trees::Beam(const GenerationRequest& request) const {
   return {.name = kBeam, .choices = "[]", .is_beam = true, .beam = request.beam};
 }
 
+TreePlan Trees::ChainOf(int32_t depth) const {
+  const std::string name = "chain of " + std::to_string(depth);
+  const std::vector<std::vector<int32_t>> path(1, std::vector<int32_t>(static_cast<size_t>(depth), 0));
+  return Fixed({.name = name, .topology = tree::Topology::FromPaths(path)}, "tree '" + name + "'");
+}
+
+// Of a request for which nobody has named a tree.
+TreePlan Trees::Default(const GenerationRequest& request) const {
+  if (request.draft_depth > 0) return ChainOf(request.draft_depth);
+  switch (request.accept.rule) {
+    case AcceptRule::kTypical: return default_;
+    // The chain that most tools draft by themselves is no longer.
+    case AcceptRule::kRejection: return ChainOf(std::min(4, limits_.num_heads));
+    case AcceptRule::kExact: break;
+  }
+  return {.name = kAuto, .choices = "[]", .shape = nullptr, .auto_trees = auto_trees_.get()};
+}
+
 TreePlan Trees::For(const GenerationRequest& request) const {
   const std::string& name = request.tree.empty() ? named_ : request.tree;
-  const bool exact = request.accept.rule == AcceptRule::kExact;
-  if (name.empty() && !exact) return default_;
-  if (name.empty() || name == kAuto) {
-    if (exact) return {.name = kAuto, .choices = "[]", .shape = nullptr, .auto_trees = auto_trees_.get()};
-    throw UserError("the tree is \"auto\" with typical acceptance, whose text would depend on measured times",
-                    "name another tree, or leave it out for the heads' default one");
+  const AcceptRule rule = request.accept.rule;
+  if (name.empty()) return Default(request);
+  if (name == kAuto && rule == AcceptRule::kTypical) {
+    throw UserError(
+        "EngineOptions::tree is \"auto\" with typical acceptance, whose text would depend on measured times",
+        "name another tree, or leave it out for the heads' default one");
   }
+  if ((name == kAuto || name == kDynamic || name == kBeam) && rule == AcceptRule::kRejection) {
+    throw UserError("EngineOptions::tree is \"" + name +
+                        "\" with the rejection rule, whose drafts must be as many as was decided "
+                        "before they were drawn: else the text is not distributed as the model's own",
+                    "name a preset, a file or a list of paths, or give a chain's length alone "
+                    "(GenerationRequest::draft_depth)");
+  }
+  if (name == kAuto) return {.name = kAuto, .choices = "[]", .shape = nullptr, .auto_trees = auto_trees_.get()};
   if (name == kDynamic) return Dynamic(request);
   if (name == kBeam) return Beam(request);
   tree::NamedTopology tree = tree::ParseTree(name);

@@ -33,14 +33,16 @@ class Trees {
   explicit Trees(load::LoadedModel& loaded);
 
   // What a request drafts by GenerationRequest::tree, or where that is empty by EngineOptions::tree. Throws UserError
-  // for a tree that cannot be read or does not fit, and for auto under typical acceptance, whose text would depend on
-  // time. From any thread.
+  // for a tree that cannot be read or does not fit, for auto under typical acceptance, whose text would depend on time,
+  // and for auto and dynamic under the rejection rule. From any thread.
   TreePlan For(const GenerationRequest& request) const;
 
   AutoTrees& auto_trees() { return *auto_trees_; }
 
  private:
   TreePlan Fixed(tree::NamedTopology tree, const std::string& where) const;
+  TreePlan ChainOf(int32_t depth) const;
+  TreePlan Default(const GenerationRequest& request) const;
   TreePlan Dynamic(const GenerationRequest& request) const;
   TreePlan Beam(const GenerationRequest& request) const;
   void CheckGrows(const char* tree) const;

@@ -224,8 +224,8 @@ void AddNoise(std::span<const float> noise, std::span<float> row) {
 
 }  // namespace
 
-NoiseCache::NoiseCache(const kernels::KernelTable* table, uint64_t seed, int32_t vocab_size)
-    : table_(table), seed_(seed), vocab_size_(vocab_size) {}
+NoiseCache::NoiseCache(const kernels::KernelTable* table, uint64_t seed, int32_t vocab_size, Stream stream)
+    : table_(table), seed_(seed), vocab_size_(vocab_size), stream_(stream) {}
 
 std::span<const float> NoiseCache::Row(int64_t position) {
   for (const Entry& entry : rows_) {
@@ -241,7 +241,7 @@ std::span<const float> NoiseCache::Row(int64_t position) {
     spare_.pop_back();
   }
   noise.resize(static_cast<size_t>(vocab_size_));
-  table_->gumbel_row(seed_, 0, static_cast<uint32_t>(position), vocab_size_, noise.data());
+  table_->gumbel_row(seed_, static_cast<uint32_t>(stream_), static_cast<uint32_t>(position), vocab_size_, noise.data());
   rows_.push_back({position, std::move(noise)});
   return rows_.back().noise;
 }
@@ -251,6 +251,16 @@ void NoiseCache::Forget(int64_t position) {
     if (entry.position < position) spare_.push_back(std::move(entry.noise));
   }
   std::erase_if(rows_, [&](const Entry& entry) { return entry.position < position; });
+}
+
+// A Gumbel number g is -log(-log(u)).
+void NoiseCache::Uniforms(int64_t position, std::span<double> out) const {
+  std::vector<float> noise(out.size());
+  table_->gumbel_row(seed_, static_cast<uint32_t>(Stream::kUniforms), static_cast<uint32_t>(position),
+                     static_cast<int64_t>(noise.size()), noise.data());
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = kernels::ExpDouble(-kernels::ExpDouble(-static_cast<double>(noise[i])));
+  }
 }
 
 void ProcessLogits(std::span<const float> logits, const SamplingOptions& options, const TokenHistory& history,

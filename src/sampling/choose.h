@@ -31,12 +31,16 @@ class NoiseCache {
  public:
   // A step asks for the positions of its tree's levels and of the bonus: at most 64 + 2.
   static constexpr int32_t kKeep = 66;
+  // Numbers of different streams have nothing to do with each other.
+  enum class Stream : uint32_t { kChoices = 0, kDrafts = 1, kUniforms = 2 };
 
-  NoiseCache(const kernels::KernelTable* table, uint64_t seed, int32_t vocab_size);
+  NoiseCache(const kernels::KernelTable* table, uint64_t seed, int32_t vocab_size, Stream stream = Stream::kChoices);
   // [V], valid until Forget or `kKeep` further positions were asked for.
   std::span<const float> Row(int64_t position);
   // Drops rows of positions below `position`.
   void Forget(int64_t position);
+  // Uniform numbers in (0, 1) of that position, from the stream kUniforms.
+  void Uniforms(int64_t position, std::span<double> out) const;
 
  private:
   struct Entry {
@@ -46,6 +50,7 @@ class NoiseCache {
   const kernels::KernelTable* table_;
   uint64_t seed_;
   int32_t vocab_size_;
+  Stream stream_;
   std::vector<Entry> rows_;
   std::vector<std::vector<float>> spare_;
 };

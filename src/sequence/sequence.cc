@@ -24,6 +24,9 @@ Sequence::Sequence(const GenerationRequest& request, const SequenceSetup& setup)
       text_(setup.tokenizer, request.stop.stop),
       has_text_(setup.tokenizer != nullptr) {
   tree_.Reset(0);
+  if (request.accept.rule == AcceptRule::kRejection && request.sampling.temperature > 0) {
+    draws_.emplace(setup.kernels, request.sampling.seed, setup.vocab_size, sampling::NoiseCache::Stream::kDrafts);
+  }
 }
 
 int32_t Sequence::Start() {
@@ -97,6 +100,7 @@ void Sequence::Commit(const verify::Verdict& verdict) {
   accepted_.assign(verdict.path.begin(), verdict.path.end());
   CountStep(verdict, received);
   noise_.Forget(static_cast<int64_t>(output().size()));
+  if (draws_) draws_->Forget(static_cast<int64_t>(output().size()));
 }
 
 void Sequence::CountStep(const verify::Verdict& verdict, size_t received) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -91,6 +92,8 @@ class Sequence {
   draft::DraftState* draft_state() { return draft_state_.get(); }
   bool drafts() const { return drafter_ != nullptr; }
   sampling::NoiseCache& noise() { return noise_; }
+  // With which drafts are drawn; null: they are not.
+  sampling::NoiseCache* draws() { return draws_ ? &*draws_ : nullptr; }
   verify::Verifier& verifier() { return verifier_; }
   PhaseTimes& times() { return result_.phase_ms; }
   // Counts a step with the given tree, one of `count`.
@@ -118,6 +121,7 @@ class Sequence {
   kv::BlockTable table_;
   std::unique_ptr<draft::DraftState> draft_state_;
   sampling::NoiseCache noise_;
+  std::optional<sampling::NoiseCache> draws_;
   verify::Verifier verifier_;
   tree::TokenTree tree_;
   TextCollector text_;

@@ -11,9 +11,11 @@ Verdict Verifier::Accept(const VerifyInput& input) {
   HYDRANT_CHECK(input.logits.rows >= drafted.topology.num_nodes() && input.logits.cols > 0);
   HYDRANT_CHECK(input.rows.empty() || input.rows.size() == drafted.tokens.size());
   HYDRANT_CHECK(input.sampling != nullptr && input.accept != nullptr && input.noise != nullptr);
-  // At temperature 0 the typical rule is the greedy one.
-  const bool typical = input.accept->rule == AcceptRule::kTypical && input.sampling->temperature > 0;
-  return typical ? AcceptTypical(input) : AcceptExact(input);
+  if (input.sampling->temperature > 0) {  // at 0 every rule is the greedy one
+    if (input.accept->rule == AcceptRule::kTypical) return AcceptTypical(input);
+    if (input.accept->rule == AcceptRule::kRejection) return AcceptRejection(input);
+  }
+  return AcceptExact(input);
 }
 
 int32_t Verifier::Choose(const VerifyInput& input, tree::NodeId node) {

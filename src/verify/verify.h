@@ -37,18 +37,23 @@ std::span<const float> RowOf(const VerifyInput& input, tree::NodeId node);
 // Keeps buffers between steps; one per sequence or thread.
 class Verifier {
  public:
-  // Exact rule: walk with the base model's own choice at each node. Typical rule:
-  // docs/algorithms/typical_acceptance.md.
+  // Exact rule: walk with the base model's own choice at each node. The others: docs/algorithms/typical_acceptance.md
+  // and rejection.md. The rejection rule needs trees whose drafts were drawn (TokenTree::draft_probs).
   Verdict Accept(const VerifyInput& input);
 
  private:
   Verdict AcceptExact(const VerifyInput& input);
   Verdict AcceptTypical(const VerifyInput& input);
+  Verdict AcceptRejection(const VerifyInput& input);
+  tree::NodeId TryChildren(const VerifyInput& input, tree::NodeId node, int64_t position);
+  void ReadProbabilities(const VerifyInput& input, tree::NodeId node);
   // The base model's own choice at `node`, whose path below the root is path_tokens_.
   int32_t Choose(const VerifyInput& input, tree::NodeId node);
 
   std::vector<float> scratch_;        // [V]
   std::vector<double> probs_;         // [V]
+  std::vector<double> draft_probs_;   // [V]
+  std::vector<double> uniforms_;      // [children of a node]
   std::vector<double> log_probs_;     // [N]
   std::vector<int32_t> path_tokens_;  // of the nodes walked so far, the root left out
 };

@@ -17,7 +17,7 @@ namespace hydrant::cli {
 namespace {
 
 constexpr std::array<std::string_view, 2> kLookupRules = {"last", "first"};
-constexpr std::array<std::string_view, 2> kRules = {"exact", "typical"};
+constexpr std::array<std::string_view, 3> kRules = {"exact", "typical", "rejection"};
 constexpr std::array<std::string_view, 2> kRoots = {"sampled", "argmax"};
 constexpr std::array<std::string_view, 2> kCandidates = {"coupled", "plain"};
 
@@ -65,13 +65,15 @@ void CheckLookup(const FlagSet& flags, const RunOptions& options) {
                                 lookup.min_match));
   }
   const bool looks_up = std::ranges::any_of(options.lookups, [](int32_t tokens) { return tokens > 0; });
-  if (looks_up && options.request.accept.rule == AcceptRule::kTypical) {
-    throw UserError("--lookup is for the exact rule: typical acceptance would make the text depend on it",
-                    "leave out --lookup or --accept typical");
+  if (const AcceptRule rule = options.request.accept.rule; looks_up && rule != AcceptRule::kExact) {
+    throw UserError(
+        fmt::format("--lookup is for the exact rule: with --accept {} the text would depend on it", NameOf(rule)),
+        fmt::format("leave out --lookup or --accept {}", NameOf(rule)));
   }
 }
 
-constexpr const char* kDynamicFlags[] = {"--draft-nodes", "--draft-depth", "--draft-width"};
+constexpr const char* kChainFlag = "--draft-depth";
+constexpr const char* kDynamicFlags[] = {"--draft-nodes", kChainFlag, "--draft-width"};
 
 void AddDynamicTreeFlags(FlagSet& flags, DynamicTreeOptions& tree) {
   const auto add = [&](const char* flag, int32_t most, int32_t* target, const std::string& help) {
@@ -81,7 +83,8 @@ void AddDynamicTreeFlags(FlagSet& flags, DynamicTreeOptions& tree) {
   };
   add(kDynamicFlags[0], 511, &tree.nodes,
       "Drafted tokens of a dynamic tree, the root not counted (default 59: EAGLE's total_token 60)");
-  add(kDynamicFlags[1], 64, &tree.depth, "Levels of a dynamic tree (default 8: EAGLE's depth 7)");
+  add(kDynamicFlags[1], 64, &tree.depth,
+      "Levels of a dynamic tree (default 8: EAGLE's depth 7); without --tree, a chain of N tokens");
   add(kDynamicFlags[2], 64, &tree.width,
       "Tokens of each level that a dynamic tree goes on from, and candidates for each of them (default 10: EAGLE's "
       "top_k 10)");
@@ -110,6 +113,12 @@ void CheckGrownTree(const FlagSet& flags, const RunOptions& options, const char*
     throw UserError(fmt::format("{} is for {} trees only", flag, tree),
                     fmt::format("add --tree {}, or leave it out", tree));
   }
+}
+
+// --draft-depth alone.
+bool NamesChain(const FlagSet& flags, const RunOptions& options) {
+  return flags.Given(kChainFlag) && options.trees.empty() && !flags.Given("--draft-nodes") &&
+         !flags.Given("--draft-width");
 }
 
 // Before a model is loaded; the request is checked again.
@@ -150,9 +159,13 @@ void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept) {
   flags.Value(
       "--accept", "RULE",
       [&accept](const std::string& value) {
-        accept.rule = ParseChoice("--accept", value, kRules) == "typical" ? AcceptRule::kTypical : AcceptRule::kExact;
+        const std::string rule = ParseChoice("--accept", value, kRules);
+        accept.rule = rule == "typical"     ? AcceptRule::kTypical
+                      : rule == "rejection" ? AcceptRule::kRejection
+                                            : AcceptRule::kExact;
       },
-      "exact: the text is the model's own; typical: faster, and the text may differ (default exact)");
+      "exact: the text is the model's own; typical: faster, and the text may differ; rejection: drafts are drawn, and "
+      "the text is another one that the model might have drawn (default exact)");
   flags.Value(
       "--epsilon", "X",
       [&accept](const std::string& value) { accept.epsilon = ParseFloat("--epsilon", value, {.min = 0, .max = 1}); },
@@ -196,13 +209,23 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
       throw UserError("--compare-plain needs drafts", "give --draft DIR, or --lookup N");
     }
   }
-  CheckGrownTree(flags, options, "dynamic", kDynamicFlags);
+  if (NamesChain(flags, options)) {
+    options.request.draft_depth = options.request.dynamic.depth;
+  } else {
+    CheckGrownTree(flags, options, "dynamic", kDynamicFlags);
+  }
   CheckGrownTree(flags, options, "beam", kBeamFlags);
   CheckBeam(options.request.beam);
   CheckLookup(flags, options);
-  if (options.compare_plain && accept.rule == AcceptRule::kTypical) {
-    throw UserError("--compare-plain checks that both texts are equal, which typical acceptance does not promise",
-                    "leave out --accept typical");
+  if (accept.rule == AcceptRule::kRejection && flags.Given("--draft-p-min")) {
+    throw UserError(
+        "--draft-p-min is for the other rules: with --accept rejection it would change what texts are likely",
+        "leave it out, or shorten the chain with --draft-depth");
+  }
+  if (options.compare_plain && accept.rule != AcceptRule::kExact) {
+    throw UserError(fmt::format("--compare-plain checks that both texts are equal, which --accept {} does not promise",
+                                NameOf(accept.rule)),
+                    fmt::format("leave out --accept {}", NameOf(accept.rule)));
   }
 }
 

@@ -41,7 +41,7 @@ void AddSettings(const RunOptions& options, Json& json) {
   json["lookup_min"] = LeastMatch(options.request.lookup);
   json["lookup_max_match"] = MostMatch(options.request.lookup);
   const AcceptOptions& accept = options.request.accept;
-  json["accept"] = accept.rule == AcceptRule::kTypical ? "typical" : "exact";
+  json["accept"] = NameOf(accept.rule);
   json["epsilon"] = ShortestDouble(accept.epsilon);
   json["alpha"] = ShortestDouble(accept.alpha);
   json["root"] = accept.root == RootChoice::kArgmax ? "argmax" : "sampled";

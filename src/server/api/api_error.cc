@@ -23,11 +23,12 @@ std::string_view TypeOf(int status) {
 struct FieldName {
   std::string_view option, field;
 };
-constexpr std::array<FieldName, 8> kFields = {{{"EngineOptions::tree", "speculation.tree"},
+constexpr std::array<FieldName, 9> kFields = {{{"EngineOptions::tree", "speculation.tree"},
                                                {"GenerationRequest::draft_ids", "draft_token_ids"},
                                                {"GenerationRequest::prediction_ids", "prediction"},
                                                {"GenerationRequest::prompt_ids", "prompt"},
                                                {"GenerationRequest::max_nodes", "speculation.max_nodes"},
+                                               {"GenerationRequest::draft_p_min", "speculation.draft_p_min"},
                                                {"StopOptions::max_tokens", "max_tokens"},
                                                {"a stop string", "stop"},
                                                {"prompt token", "prompt"}}};

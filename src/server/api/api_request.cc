@@ -112,14 +112,17 @@ void ReadSpeculation(Fields& fields, GenerationRequest& generation) {
   };
   bound("draft_nodes", 511, generation.dynamic.nodes);
   bound("draft_depth", 64, generation.dynamic.depth);
+  if (own.Find("draft_depth") != nullptr) generation.draft_depth = generation.dynamic.depth;
   bound("draft_width", 64, generation.dynamic.width);
   ReadBeams(own, generation);
   if (const auto nodes = own.Integer("max_nodes", 0, kMostTokens)) generation.max_nodes = static_cast<int32_t>(*nodes);
   ReadLookup(own, generation.lookup);
   if (const auto p_min = own.Number("draft_p_min", 0, 1)) generation.draft_p_min = static_cast<float>(*p_min);
   if (const auto rule = own.String("accept")) {
-    if (*rule != "exact" && *rule != "typical") own.Fail("accept", "\"exact\" or \"typical\"");
-    generation.accept.rule = *rule == "typical" ? AcceptRule::kTypical : AcceptRule::kExact;
+    constexpr AcceptRule kRules[] = {AcceptRule::kExact, AcceptRule::kTypical, AcceptRule::kRejection};
+    const auto* const named = std::ranges::find(kRules, *rule, [](AcceptRule one) { return NameOf(one); });
+    if (named == std::end(kRules)) own.Fail("accept", "\"exact\", \"typical\" or \"rejection\"");
+    generation.accept.rule = *named;
   }
   if (const auto epsilon = own.Number("epsilon", 0, 1)) {
     generation.accept.epsilon = static_cast<float>(*epsilon);

@@ -73,7 +73,7 @@ export function verdictOf(reply, plain) {
   return {
     isGood: false,
     text: `${speed}The texts differ from character ${number(at + 1)} on: ${part(reply.text)} and plain ` +
-      `${part(plain.text)}. Under the exact rule they must be equal; under the typical rule they may differ.`,
+      `${part(plain.text)}. Under the exact rule they must be equal; under the others they may differ.`,
   };
 }
 
