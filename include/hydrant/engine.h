@@ -22,7 +22,9 @@ struct LoadedModel;  // of the library's own
 
 struct EngineOptions {
   std::string model;  // folder in Hugging Face layout
-  std::string draft;  // folder with heads; empty = plain decoding
+  std::string draft;  // folder with heads, or of a small model; empty = plain decoding
+  // Further ones, which draft beside it: the trees of a step are merged into one (at most 3).
+  std::vector<std::string> more_drafts = {};
   // Of requests that name none, as GenerationRequest::tree names it. Empty = auto under the exact rule; under typical
   // acceptance, whose text depends on the tree, the heads' trees.json, else mc_sim_7b_63.
   std::string tree;

@@ -44,8 +44,22 @@ class DraftState {
 struct DraftKv {
   kv::BlockTable* table = nullptr;
   int64_t first_layer = 0;
+  // Where several drafters share the table: how many positions this one has its own of. Null: the table says so.
+  int32_t* own_drafted_length = nullptr;
 
   kernels::KvLayer layer(int64_t index) const { return table->pool().layer(first_layer + index); }
+  // Positions of which the drafter has its own keys and values.
+  int32_t drafted_length() const {
+    return own_drafted_length != nullptr ? *own_drafted_length : table->drafted_length();
+  }
+  // Now it has them of `count` more.
+  void AppendDrafted(int32_t count) const {
+    if (own_drafted_length != nullptr) {
+      *own_drafted_length += count;
+    } else {
+      table->AppendDrafted(count);
+    }
+  }
 };
 
 // Newly committed positions of one sequence, in order: a chunk of its prompt, or the root and the accepted nodes.
@@ -108,6 +122,8 @@ class Drafter {
   virtual bool FillsShapes() const { return false; }
   // Can it make the trees of DynamicTreeOptions and BeamOptions?
   virtual bool GrowsTrees() const { return false; }
+  // Trees of the request's shape that become the one that it proposes: its largest tree has so many times the nodes.
+  virtual int32_t num_trees() const { return 1; }
   // The most nodes that it drafts for a request in a shape of its own.
   virtual int32_t MostNodes(const GenerationRequest& /*request*/) const { return 0; }
   // May Propose give this sequence more than the root?
@@ -115,7 +131,7 @@ class Drafter {
 
   virtual std::unique_ptr<DraftState> NewState(const GenerationRequest& request) const = 0;
   // Call it before the first Commit of a sequence whose blocks already hold its first `length` positions: the base
-  // model's keys and values of all of them, the drafter's own of the first table->drafted_length(). Returns the
+  // model's keys and values of all of them, the drafter's own of the first kv.drafted_length(). Returns the
   // position, 0 .. length, from which Commit must start; the base model computes the positions from there on again. It
   // may be called again with a smaller length.
   virtual int32_t Resume(DraftState& /*state*/, const DraftKv& /*kv*/, int32_t length) const { return length; }

@@ -35,36 +35,10 @@ BothStates& StateOf(DraftState* state) { return *static_cast<BothStates*>(state)
 
 }  // namespace
 
-FirstOf::FirstOf(Drafter* first, Drafter* second)
-    : first_(first), second_(second), num_kv_first_(static_cast<int64_t>(first->KvLayers().size())) {
-  for (const Drafter* drafter : {first, second}) {
-    for (const int32_t layer : drafter->WantedLayers()) {
-      if (std::ranges::find(wanted_, layer) == wanted_.end()) wanted_.push_back(layer);
-    }
-  }
-  first_wants_ = PlacesOf(*first, wanted_);
-  second_wants_ = PlacesOf(*second, wanted_);
-}
-
-std::vector<size_t> FirstOf::PlacesOf(const Drafter& drafter, const std::vector<int32_t>& wanted) {
-  std::vector<size_t> places;
-  for (const int32_t layer : drafter.WantedLayers()) {
-    places.push_back(static_cast<size_t>(std::ranges::find(wanted, layer) - wanted.begin()));
-  }
-  return places;
-}
-
-int32_t FirstOf::max_depth() const { return std::max(first_->max_depth(), second_->max_depth()); }
+FirstOf::FirstOf(Drafter* first, Drafter* second) : first_(first), second_(second), both_({first, second}) {}
 
 int32_t FirstOf::MostNodes(const GenerationRequest& request) const {
   return std::max(first_->MostNodes(request), second_->MostNodes(request));
-}
-
-std::vector<kv::LayerShape> FirstOf::KvLayers() const {
-  std::vector<kv::LayerShape> layers = first_->KvLayers();
-  const std::vector<kv::LayerShape> more = second_->KvLayers();
-  layers.insert(layers.end(), more.begin(), more.end());
-  return layers;
 }
 
 std::unique_ptr<DraftState> FirstOf::NewState(const GenerationRequest& request) const {
@@ -96,13 +70,13 @@ void FirstOf::Commit(std::span<const CommitInput> inputs) {
     }
     if (!commits_.empty()) drafter->Commit(commits_);
   };
-  hand_on(first_, first_wants_, [](BothStates& state, CommitInput& input) {
+  hand_on(first_, both_.WantsOf(0), [](BothStates& state, CommitInput& input) {
     input.state = state.first.get();
     return true;
   });
-  hand_on(second_, second_wants_, [&](BothStates& state, CommitInput& input) {
+  hand_on(second_, both_.WantsOf(1), [&](BothStates& state, CommitInput& input) {
     if (!input.is_prompt) {
-      state.Keep(input, second_wants_);
+      state.Keep(input, both_.WantsOf(1));
       return false;
     }
     HYDRANT_CHECK(state.tokens.empty());
@@ -131,7 +105,7 @@ void FirstOf::Propose(std::span<ProposeInput> inputs) {
 void FirstOf::HandOver(std::span<ProposeInput> inputs) {
   commits_.clear();
   hidden_.clear();
-  hidden_.reserve(inputs.size() * second_wants_.size());  // commits_ point into it
+  hidden_.reserve(inputs.size() * both_.WantsOf(1).size());  // commits_ point into it
   std::vector<BothStates*> handed;
   for (const ProposeInput& input : inputs) {
     BothStates& state = StateOf(input.state);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "draft/drafter.h"
+#include "draft/several.h"
 
 namespace hydrant::draft {
 
@@ -22,12 +23,13 @@ class FirstOf : public Drafter {
   static constexpr int64_t kMostWaiting = 1024;
 
   const char* name() const override { return second_->name(); }
-  int32_t max_depth() const override;
+  int32_t max_depth() const override { return both_.max_depth(); }
+  int32_t num_trees() const override { return second_->num_trees(); }
   bool FillsShapes() const override { return first_->FillsShapes() || second_->FillsShapes(); }
-  std::vector<int32_t> WantedLayers() const override { return wanted_; }
-  std::vector<kv::LayerShape> KvLayers() const override;
-  uint64_t weight_bytes() const override { return first_->weight_bytes() + second_->weight_bytes(); }
-  uint64_t bytes_read() const override { return first_->bytes_read() + second_->bytes_read(); }
+  std::vector<int32_t> WantedLayers() const override { return both_.wanted(); }
+  std::vector<kv::LayerShape> KvLayers() const override { return both_.KvLayers(); }
+  uint64_t weight_bytes() const override { return both_.weight_bytes(); }
+  uint64_t bytes_read() const override { return both_.bytes_read(); }
   int32_t MostNodes(const GenerationRequest& request) const override;
   std::unique_ptr<DraftState> NewState(const GenerationRequest& request) const override;
   int32_t Resume(DraftState& state, const DraftKv& kv, int32_t length) const override;
@@ -35,16 +37,12 @@ class FirstOf : public Drafter {
   void Propose(std::span<ProposeInput> inputs) override;
 
  private:
-  // The places in `wanted` of the layers that a drafter wants.
-  static std::vector<size_t> PlacesOf(const Drafter& drafter, const std::vector<int32_t>& wanted);
-  DraftKv KvOfSecond(DraftKv kv) const { return {.table = kv.table, .first_layer = kv.first_layer + num_kv_first_}; }
+  DraftKv KvOfSecond(const DraftKv& kv) const { return both_.KvOf(1, kv); }
   void HandOver(std::span<ProposeInput> inputs);
 
   Drafter* first_;
   Drafter* second_;
-  std::vector<int32_t> wanted_;                     // layers that either of them wants
-  std::vector<size_t> first_wants_, second_wants_;  // places in wanted_
-  int64_t num_kv_first_;                            // layers of keys and values that the first keeps
+  Several both_;
   std::vector<CommitInput> commits_;
   std::vector<kernels::ConstRows> hidden_;  // of commits_
   std::vector<ProposeInput> asked_;         // of the second

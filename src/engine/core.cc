@@ -75,6 +75,7 @@ TreePlan Core::PlanFor(const GenerationRequest& request) const {
 // Most rows of its steps, where its tree has `planned` ones.
 int32_t Core::TreeRows(const GenerationRequest& request, int32_t planned) const {
   if (!request.use_drafter) return 1;
+  planned = 1 + (planned - 1) * loaded_->proposer().num_trees();
   const int32_t most = request.max_nodes > 0 ? std::min(load::kMaxRows, 1 + request.max_nodes) : load::kMaxRows;
   return std::min(most, std::max(planned, 1 + loaded_->proposer().MostNodes(request)));
 }

@@ -59,6 +59,7 @@ std::string CpuModel() {
 // which the first steps correct.
 std::string TreeKey(const load::LoadedModel& loaded) {
   std::string key = MarkOf(loaded.options.model) + "|" + MarkOf(loaded.options.draft);
+  for (const std::string& folder : loaded.options.more_drafts) key += "|" + MarkOf(folder);
   for (const std::string& part :
        {std::string(loaded.weights.layers.front().q.format()), loaded.info.head_weights,
         std::string(loaded.options.kv_type), std::to_string(loaded.info.num_draft_vocab),
@@ -108,6 +109,7 @@ Trees::Trees(load::LoadedModel& loaded)
               .vocab_size = static_cast<int32_t>(loaded.weights.config.vocab_size),
               .max_nodes = load::kMaxRows},
       grows_trees_(loaded.drafter->GrowsTrees()),
+      is_merged_(loaded.drafter->num_trees() > 1),
       drafter_(loaded.drafter->name()),
       named_(loaded.options.tree) {
   tree::Limits usual = limits_;
@@ -166,6 +168,10 @@ TreePlan Trees::Default(const GenerationRequest& request) const {
 }
 
 TreePlan Trees::For(const GenerationRequest& request) const {
+  if (is_merged_ && request.accept.rule == AcceptRule::kRejection) {
+    throw UserError("the rejection rule needs drafts of one distribution, and " + drafter_ + " draft together",
+                    "use the exact rule, or one EngineOptions::draft");
+  }
   const std::string& name = request.tree.empty() ? named_ : request.tree;
   const AcceptRule rule = request.accept.rule;
   if (name.empty()) return Default(request);

@@ -49,6 +49,7 @@ class Trees {
 
   tree::Limits limits_;
   bool grows_trees_;     // the drafter makes dynamic ones and beams
+  bool is_merged_;       // a step's tree is made of several
   std::string drafter_;  // its name
   std::string named_;    // EngineOptions::tree
   TreePlan default_;     // of typical acceptance, where none is named

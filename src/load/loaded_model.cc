@@ -11,6 +11,7 @@
 #include "base/nearest.h"
 #include "base/paths.h"
 #include "draft/heads/draft_vocab.h"
+#include "draft/union_of.h"
 #include "hydrant/error.h"
 #include "load/draft_model_loading.h"
 #include "load/end_of_turn.h"
@@ -21,6 +22,25 @@
 
 namespace hydrant::load {
 namespace {
+
+void CheckMoreDrafts(const EngineOptions& options) {
+  if (options.more_drafts.empty()) return;
+  if (options.draft.empty()) throw UserError("EngineOptions::more_drafts is set without EngineOptions::draft");
+  if (options.more_drafts.size() > 3) {
+    throw UserError("EngineOptions::draft has " + std::to_string(1 + options.more_drafts.size()) +
+                    " folders, expected 4 at most");
+  }
+  std::vector<std::string> folders = options.more_drafts;
+  folders.push_back(options.draft);
+  for (size_t i = 0; i < folders.size(); ++i) {
+    if (folders[i].empty()) throw UserError("a folder of EngineOptions::draft is empty");
+    if (std::find(folders.begin(), folders.begin() + static_cast<std::ptrdiff_t>(i), folders[i]) !=
+        folders.begin() + static_cast<std::ptrdiff_t>(i)) {
+      throw UserError("EngineOptions::draft has " + folders[i] + " twice: it would draft the same tree twice",
+                      "name each folder once");
+    }
+  }
+}
 
 void CheckOptions(const EngineOptions& options) {
   if (options.model.empty()) throw UserError("no model given", "name its folder with EngineOptions::model");
@@ -48,6 +68,7 @@ void CheckOptions(const EngineOptions& options) {
   if (options.draft.empty() && !options.tree.empty()) {
     throw TreeWithoutHeads();
   }
+  CheckMoreDrafts(options);
 }
 
 // Nothing for "auto".
@@ -155,31 +176,43 @@ std::vector<int32_t> DraftVocab(LoadedModel& loaded) {
   return tokens;
 }
 
-void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
+std::unique_ptr<draft::Drafter> LoadOneDrafter(const std::string& folder, LoadedModel& loaded,
+                                               model::WeightArranger& arranger) {
   const EngineOptions& options = loaded.options;
   const model::FormatChoice choice = ChooseHeadFormat(loaded);
-  if (options.draft.empty()) return;
   const std::string format = choice.format ? quant::NameOf(*choice.format) : "";
   model::LinearPacker packer(loaded.pool.get(), options.on_pack,
-                             NeedCheck(options.draft, format,
+                             NeedCheck(folder, format,
                                        "hydrant convert ConvertOptions::head_weights FORMAT ConvertOptions::model " +
-                                           options.model + " " + options.draft + " OUT",
+                                           options.model + " " + folder + " OUT",
                                        0));
   draft::HeadPacking packing{
       .choice = choice, .packer = &packer, .arranger = &arranger, .draft_vocab = DraftVocab(loaded)};
-  const FolderKind kind = base::IsFolder(options.draft) ? KindOf(options.draft) : FolderKind{};
+  const FolderKind kind = base::IsFolder(folder) ? KindOf(folder) : FolderKind{};
   const bool is_model = kind.base && !kind.heads;
-  loaded.drafter = ReadAs(is_model ? Role::kBase : Role::kHeads, options.draft, [&] {
+  std::unique_ptr<draft::Drafter> drafter = ReadAs(is_model ? Role::kBase : Role::kHeads, folder, [&] {
     if (is_model) {
-      return LoadDraftModel(options.draft, loaded.weights, options.model, &loaded.queue, packing,
-                            &loaded.info.warnings);
+      return LoadDraftModel(folder, loaded.weights, options.model, &loaded.queue, packing, &loaded.info.warnings);
     }
-    return draft::MakeDrafter(options.draft, loaded.weights, &loaded.queue, packing, &loaded.info.warnings);
+    return draft::MakeDrafter(folder, loaded.weights, &loaded.queue, packing, &loaded.info.warnings);
   });
-  const int64_t cut = packing.num_tokens;
-  loaded.info.num_draft_vocab = static_cast<int32_t>(cut > 0 ? cut : loaded.weights.config.vocab_size);
+  const int64_t vocab = packing.num_tokens > 0 ? packing.num_tokens : loaded.weights.config.vocab_size;
+  loaded.info.num_draft_vocab = std::max(loaded.info.num_draft_vocab, static_cast<int32_t>(vocab));
   AddToInfo(packing.report, loaded.info);
-  loaded.info.head_weights = packing.format;
+  if (loaded.info.head_weights.empty()) loaded.info.head_weights = packing.format;
+  return drafter;
+}
+
+void LoadDrafter(LoadedModel& loaded, model::WeightArranger& arranger) {
+  const EngineOptions& options = loaded.options;
+  static_cast<void>(ChooseHeadFormat(loaded));  // an unknown name is refused without heads, too
+  if (options.draft.empty()) return;
+  loaded.drafter = LoadOneDrafter(options.draft, loaded, arranger);
+  if (options.more_drafts.empty()) return;
+  std::vector<std::unique_ptr<draft::Drafter>> all;
+  all.push_back(std::move(loaded.drafter));
+  for (const std::string& folder : options.more_drafts) all.push_back(LoadOneDrafter(folder, loaded, arranger));
+  loaded.drafter = std::make_unique<draft::UnionOf>(std::move(all));
 }
 
 // What the tokenizer warns of, too.

@@ -89,7 +89,6 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   AddKvMemoryFlag(flags, options.engine);
   if (!flags.Parse(args)) return false;
   CheckNotEmpty(flags, "--model", options.engine.model);
-  CheckNotEmpty(flags, "--draft", options.engine.draft);
   CheckDraftHasModel(options.engine);
   ChooseModel(options.engine);
   if (flags.Given("--tree") && options.engine.draft.empty()) {

@@ -85,9 +85,11 @@ bool ParseFlags(const std::vector<std::string>& args, LogitsOptions& options) {
     if (!flags.Given(flag)) throw UserError(fmt::format("{} is missing", flag));
   }
   CheckNotEmpty(flags, "--model", options.engine.model);
-  CheckNotEmpty(flags, "--draft", options.engine.draft);
   CheckNotEmpty(flags, "--out", options.out);
   CheckNotEmpty(flags, "--cpu-target", options.engine.cpu_target);
+  if (!options.engine.more_drafts.empty()) {
+    throw UserError("--draft is given several times, and logits are those of one drafter", "give --draft DIR once");
+  }
   for (const char* flag : {"--path", "--head-weights"}) {
     if (!flags.Given(flag) || flags.Given("--draft")) continue;
     throw UserError(std::string(flag) + " needs draft heads", "give --draft DIR");

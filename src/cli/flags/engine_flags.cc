@@ -50,9 +50,18 @@ void AddBaseFlags(FlagSet& flags, EngineOptions& options) {
 void AddModelFlags(FlagSet& flags, EngineOptions& options) {
   flags.Text("--model", "DIR", &options.model,
              "Base model folder (default of 'run': the embedded tale-14m with its heads)");
-  flags.Text(
-      "--draft", "DIR", &options.draft,
-      "Folder with Medusa, Hydra, EAGLE or ReDrafter heads, or a small model with the same tokens (default: none)");
+  flags.Repeated(
+      "--draft", "DIR",
+      [&options](const std::string& value) {
+        if (value.empty()) throw UserError("--draft is empty");
+        if (options.draft.empty()) {
+          options.draft = value;
+        } else {
+          options.more_drafts.push_back(value);
+        }
+      },
+      "Folder with draft heads (hydrant inspect names the kinds), or a small model with the same tokens; given several "
+      "times, their trees are merged (default: none)");
   AddWeightFlags(flags, options);
 }
 
@@ -140,6 +149,7 @@ std::function<void(double share)> PackProgress() {
 void CheckFolders(const EngineOptions& options) {
   CheckIsFolder("--model", options.model);
   if (!options.draft.empty()) CheckIsFolder("--draft", options.draft);
+  for (const std::string& draft : options.more_drafts) CheckIsFolder("--draft", draft);
 }
 
 void CheckDraftHasModel(const EngineOptions& options) {

@@ -113,7 +113,6 @@ void CheckPrompt(const FlagSet& flags, RunOptions& options) {
 
 void CheckModelAndOutput(const FlagSet& flags, const RunOptions& options) {
   CheckNotEmpty(flags, "--model", options.engine.model);
-  CheckNotEmpty(flags, "--draft", options.engine.draft);
   for (const std::string& tree : options.trees) CheckNotEmpty(flags, "--tree", tree);
   CheckNotEmpty(flags, "--cpu-target", options.engine.cpu_target);
   CheckNotEmpty(flags, "--prompt-file", options.prompt);

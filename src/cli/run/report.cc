@@ -78,6 +78,7 @@ void AddEngine(const RunOptions& options, const EngineInfo& info, Json& json) {
   json["model"] = options.engine.model;
   json["model_family"] = info.model_family;
   json["draft"] = options.engine.draft.empty() ? Json() : Json(options.engine.draft);
+  if (!options.engine.more_drafts.empty()) json["more_drafts"] = options.engine.more_drafts;
   json["drafter"] = info.drafter;
   json["num_heads"] = info.num_heads;
   json["threads"] = info.threads;

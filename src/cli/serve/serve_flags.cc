@@ -86,7 +86,6 @@ void AddLimitFlags(FlagSet& flags, ServeOptions& options) {
 
 void Check(const FlagSet& flags, const ServeOptions& options) {
   CheckNotEmpty(flags, "--model", options.run.engine.model);
-  CheckNotEmpty(flags, "--draft", options.run.engine.draft);
   CheckNotEmpty(flags, "--host", options.http.host);
   CheckNotEmpty(flags, "--api-key-file", options.api_key_file);
   CheckNotEmpty(flags, "--served-model-name", options.model_name);

@@ -101,7 +101,7 @@ class Hydra : public Drafter {
 
   int32_t Resume(DraftState& state, const DraftKv& kv, int32_t length) const override {
     if (!prefix_) return length;
-    return static_cast<HydraState&>(state).num_positions = std::min(length, kv.table->drafted_length());
+    return static_cast<HydraState&>(state).num_positions = std::min(length, kv.drafted_length());
   }
 
   void Commit(std::span<const CommitInput> inputs) override {
@@ -165,7 +165,7 @@ class Hydra : public Drafter {
     for (const CommitInput& input : inputs) {
       const auto count = static_cast<int32_t>(input.tokens.size());
       static_cast<HydraState*>(input.state)->num_positions += count;
-      input.kv.table->AppendDrafted(count);
+      input.kv.AppendDrafted(count);
     }
   }
 

@@ -48,7 +48,7 @@ class ChainGrowth : public TreeGrowth {
 // One sequence of a call.
 struct Job {
   LevelState* state = nullptr;
-  kv::BlockTable* table = nullptr;
+  DraftKv kv = {};
   const ProposeInput* input = nullptr;  // null: LogitsAlong
   TreeGrowth* growth = nullptr;
   int32_t root = 0;                               // token
@@ -89,7 +89,7 @@ class LevelDrafter : public Drafter {
     auto& own = static_cast<LevelState&>(state);
     own = LevelState();
     if (!keeps_kv_) return length;
-    const int32_t drafted = std::min(length, kv.table->drafted_length());
+    const int32_t drafted = std::min(length, kv.drafted_length());
     return model_->reads_next_token() ? std::max(0, drafted - 1) : drafted;
   }
 
@@ -99,7 +99,7 @@ class LevelDrafter : public Drafter {
       auto& state = *static_cast<LevelState*>(input.state);
       Take(input, state);
       if (!input.is_prompt && state.tokens.size() < kMostWaiting) continue;
-      if (!state.tokens.empty()) jobs_.push_back({.state = &state, .table = input.kv.table});
+      if (!state.tokens.empty()) jobs_.push_back({.state = &state, .kv = input.kv});
     }
     if (!jobs_.empty()) RunWaiting(inputs.front().kv, /*output=*/nullptr);
   }
@@ -115,7 +115,7 @@ class LevelDrafter : public Drafter {
       input.budget.max_depth = std::min(input.budget.max_depth, model_->max_depth());
       if (!MayDraft(input) || !Reserve(input)) continue;
       jobs_.push_back({.state = static_cast<LevelState*>(input.state),
-                       .table = input.kv.table,
+                       .kv = input.kv,
                        .input = &input,
                        .growth = StartGrowth(i, input),
                        .root = Known(input.output.back())});
@@ -139,7 +139,7 @@ class LevelDrafter : public Drafter {
       chains[i].Start(input.tokens);
       input.logits->Resize(count, vocab_size_);
       jobs_.push_back({.state = static_cast<LevelState*>(input.state),
-                       .table = input.kv.table,
+                       .kv = input.kv,
                        .growth = &chains[i],
                        .root = Known(input.tokens.front())});
     }
@@ -217,8 +217,8 @@ class LevelDrafter : public Drafter {
     inputs_.Resize(committed, width);
     int64_t row = 0;
     const auto add = [&](const Job& job, size_t first, size_t count) {
-      const int32_t position = job.table->length() - job.state->num_rows + static_cast<int32_t>(first);
-      batch_.AddChain(std::span(job.state->tokens).subspan(first, count), position, job.table->blocks());
+      const int32_t position = job.kv.table->length() - job.state->num_rows + static_cast<int32_t>(first);
+      batch_.AddChain(std::span(job.state->tokens).subspan(first, count), position, job.kv.table->blocks());
       for (size_t i = first; i < first + count; ++i) {
         if (width > 0) std::copy_n(job.state->inputs.data() + i * static_cast<size_t>(width), width, inputs_.row(row));
         ++row;
@@ -230,7 +230,7 @@ class LevelDrafter : public Drafter {
     for (Job& job : jobs_) {
       if (!drafts) break;
       if (root_is_extra) {
-        batch_.AddChain(std::span(&job.root, 1), job.table->length(), job.table->blocks());
+        batch_.AddChain(std::span(&job.root, 1), job.kv.table->length(), job.kv.table->blocks());
       } else {
         add(job, job.state->tokens.size() - 1, 1);
       }
@@ -261,13 +261,13 @@ class LevelDrafter : public Drafter {
   void ForgetWaiting(Job& job) const {
     LevelState& state = *job.state;
     const auto done = static_cast<int32_t>(state.tokens.size());
-    const int32_t end = job.table->length() - state.num_rows + done;
+    const int32_t end = job.kv.table->length() - state.num_rows + done;
     const int64_t width = input_width_;
     if (done > 0) state.last.assign(state.inputs.begin() + (done - 1) * width, state.inputs.begin() + done * width);
     state.inputs.erase(state.inputs.begin(), state.inputs.begin() + done * width);
     state.tokens.clear();
     state.num_rows -= done;
-    if (keeps_kv_) job.table->AppendDrafted(end - job.table->drafted_length());
+    if (keeps_kv_) job.kv.AppendDrafted(end - job.kv.drafted_length());
   }
 
   // `fill(job, expansion, row)` answers an expansion from that row of the ranker.
@@ -348,8 +348,8 @@ class LevelDrafter : public Drafter {
     inputs_.Resize(static_cast<int64_t>(expanded_.size()), width);
     for (size_t e = 0; e < expanded_.size(); ++e) {
       const Expanded& node = expanded_[e];
-      batch_.AddTreeRow(node.token, node.job->table->length() - shift(),
-                        node.job->paths[static_cast<size_t>(node.number)], node.job->table->blocks());
+      batch_.AddTreeRow(node.token, node.job->kv.table->length() - shift(),
+                        node.job->paths[static_cast<size_t>(node.number)], node.job->kv.table->blocks());
       if (width > 0) std::copy_n(above_.row(node.above_row), width, inputs_.row(static_cast<int64_t>(e)));
     }
     batch_.Seal();
