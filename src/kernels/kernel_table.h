@@ -47,6 +47,7 @@ struct KernelTable {
   void (*rope)(float* head, const float* cos, const float* sin, int64_t half);
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   void (*residual_silu)(const float* residual, const float* linear, int64_t n, float* out);
+  void (*bias_gelu)(const float* x, const float* bias, int64_t n, float* out);
   // out[i] of the numbers from x[kExpSumScores * i] on, kExpSumScores of them or what is left. NaN and -infinity add
   // nothing as long as there is a number beside them.
   void (*exp_sums)(const float* x, int64_t n, ExpSum* out);

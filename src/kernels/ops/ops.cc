@@ -55,6 +55,12 @@ void ResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out) 
           [&](int64_t r) { queue.table->residual_silu(residual.row(r), linear.row(r), residual.cols, out.row(r)); });
 }
 
+void BiasGelu(Queue& queue, ConstRows x, std::span<const float> bias, Rows out) {
+  HYDRANT_CHECK(x.cols == static_cast<int64_t>(bias.size()) && x.cols == out.cols && x.rows == out.rows);
+  ForRows(queue, x.rows, 24 * x.cols,
+          [&](int64_t r) { queue.table->bias_gelu(x.row(r), bias.data(), x.cols, out.row(r)); });
+}
+
 void Embed(Queue& queue, const TensorView& table, std::span<const int32_t> tokens, Rows out) {
   HYDRANT_CHECK(table.shape.size() == 2 && table.shape[1] == out.cols &&
                 out.rows == static_cast<int64_t>(tokens.size()));

@@ -27,6 +27,9 @@ void RopeTable(Queue& queue, std::span<const int32_t> positions, std::span<const
 void SiluMul(Queue& queue, ConstRows gate, ConstRows up, Rows out);
 // out = residual + silu(linear). May be in place on either.
 void ResidualSilu(Queue& queue, ConstRows residual, ConstRows linear, Rows out);
+// out[r] = gelu(x[r] + bias), gelu(v) = v * Phi(v) with the normal distribution Phi (the exact form, not the one by
+// tanh) for finite v. May be in place.
+void BiasGelu(Queue& queue, ConstRows x, std::span<const float> bias, Rows out);
 
 // out[r] = table[tokens[r]], widened. table [V, D].
 void Embed(Queue& queue, const TensorView& table, std::span<const int32_t> tokens, Rows out);

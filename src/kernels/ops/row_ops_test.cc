@@ -174,6 +174,30 @@ TEST(RowOpsTest, SiluMulAndResidualSilu) {
   }
 }
 
+TEST(RowOpsTest, BiasGelu) {
+  std::vector<float> values = {0.0F, -0.0F, 1e-30F, -1e-30F, 13.3F, -13.3F, 100.0F, -100.0F, 1e20F, -1e20F};
+  for (int i = -6000; i < 6000; ++i) values.push_back(static_cast<float>(i) * 0.00113F);
+  const auto cols = static_cast<int64_t>(values.size());
+  const std::vector<float> bias = RandomFloats(cols, 12, 0.1F);
+  const Matrix x = MatrixOf(1, cols, values);
+  Matrix expected(1, cols);
+  ForEveryQueue([&](Queue& queue, const std::string& name) {
+    Matrix out(1, cols);
+    BiasGelu(queue, x, bias, out);
+    Matrix in_place = MatrixOf(1, cols, values);
+    BiasGelu(queue, in_place, bias, in_place);
+    ExpectSameBits(in_place, out, name);
+    if (queue.table != &PortableKernels()) return ExpectSameBits(out, expected, name);
+    for (int64_t c = 0; c < cols; ++c) {
+      const auto v = static_cast<double>(values[static_cast<size_t>(c)] + bias[static_cast<size_t>(c)]);
+      const double exact = 0.5 * v * std::erfc(-v / std::sqrt(2.0));
+      // Half from the formula, half from roundings.
+      ASSERT_NEAR(static_cast<double>(out.row(0)[c]), exact, 2e-7 * std::abs(v) + 2 * kEpsilon * std::abs(exact)) << v;
+    }
+    expected = std::move(out);
+  });
+}
+
 // silu(-x) * -1 = x / (1 + exp(x)) shows exp through one sum and one quotient.
 TEST(RowOpsTest, ExpIsAccurateAndHandlesExtremes) {
   std::vector<float> values;
@@ -247,6 +271,7 @@ TEST(RowOpsTest, NoRowsAreFine) {
     Matrix none(0, 33);
     SiluMul(queue, none, none, none);
     ResidualSilu(queue, none, none, none);
+    BiasGelu(queue, none, std::vector<float>(33), none);
     RmsNorm(queue, none, std::vector<float>(33), 1e-5F, none);
   });
 }
