@@ -14,22 +14,37 @@ std::vector<int64_t> ExpectedShape(const TensorRow& row) {
   return shape;
 }
 
-// "vocab_size, hidden_size": the words for the extents that differ from `found`, for all where the ranks differ.
-std::string Symbols(const TensorRow& row, const std::vector<int64_t>& found) {
+// "vocab_size, hidden_size": the words for the extents that differ from `found`, for all where the ranks differ; only
+// those that `file` says.
+std::string Symbols(const TensorRow& row, const std::vector<int64_t>& found, const std::string& file) {
   std::string symbols;
   for (size_t i = 0; i < row.shape.size(); ++i) {
-    const bool differs = found.size() != row.shape.size() || found[i] != row.shape[i].value;
-    if (!differs || row.shape[i].symbol.empty() || symbols.ends_with(row.shape[i].symbol)) continue;
-    symbols += (symbols.empty() ? "" : ", ") + row.shape[i].symbol;
+    const Extent& extent = row.shape[i];
+    const bool differs = found.size() != row.shape.size() || found[i] != extent.value;
+    if (!differs || extent.symbol.empty() || extent.file != file || symbols.ends_with(extent.symbol)) continue;
+    symbols += (symbols.empty() ? "" : ", ") + extent.symbol;
   }
   return symbols;
+}
+
+// "inner_dim of heads/config.json": the words for the extents that another config says than the loader's.
+std::string OtherSymbols(const TensorRow& row, const std::vector<int64_t>& found) {
+  for (const Extent& extent : row.shape) {
+    const std::string symbols = extent.file.empty() ? "" : Symbols(row, found, extent.file);
+    if (!symbols.empty()) return symbols + " of " + extent.file;
+  }
+  return {};
 }
 
 // "expected [4096, 8192] (2 * hidden_size of vicuna/config.json: head 0 sees the hidden state and one embedding)".
 std::string Expected(const TensorRow& row, const std::vector<int64_t>& found, const std::string& config_file) {
   std::string text = "expected " + ShapeString(ExpectedShape(row));
-  std::string reason = Symbols(row, found);
-  if (!config_file.empty()) reason += (reason.empty() ? "by " : " of ") + config_file;
+  std::string reason = Symbols(row, found, {});
+  const std::string other = OtherSymbols(row, found);
+  if (!config_file.empty() && (!reason.empty() || other.empty())) {
+    reason += (reason.empty() ? "by " : " of ") + config_file;
+  }
+  if (!other.empty()) reason += (reason.empty() ? "" : ", ") + other;
   if (!row.note.empty()) reason += (reason.empty() ? "" : ": ") + row.note;
   return reason.empty() ? text : text + " (" + reason + ")";
 }

@@ -16,6 +16,7 @@ namespace hydrant::checkpoint {
 struct Extent {
   int64_t value = 0;
   std::string symbol;
+  std::string file = {};  // the config that says so; empty: the loader's
 };
 
 // How tensor parallelism will split it: by rows (outputs), by columns (inputs), by vocabulary, or not at all.

@@ -68,6 +68,19 @@ TEST_F(TensorTableTest, AnotherRankNamesAllSymbols) {
                "heads.pt: tensor 'w' is [2, 3], expected [6] (hidden_size of d/config.json)");
 }
 
+TEST_F(TensorTableTest, AnExtentNamesTheConfigThatSaysIt) {
+  const auto refused = [this](std::vector<Extent> shape) {
+    return std::string(Refused([&] { loader_.Take({.name = "w", .shape = std::move(shape)}); }).what());
+  };
+  const std::string expected = "heads.pt: tensor 'w' is [2, 3], expected ";
+  EXPECT_EQ(refused({{2, "vocab_size"}, {4, "inner_dim", "h/config.json"}}),
+            expected + "[2, 4] (inner_dim of h/config.json)");
+  EXPECT_EQ(refused({{5, "vocab_size"}, {3, "inner_dim", "h/config.json"}}),
+            expected + "[5, 3] (vocab_size of d/config.json)");
+  EXPECT_EQ(refused({{5, "vocab_size"}, {4, "inner_dim", "h/config.json"}}),
+            expected + "[5, 4] (vocab_size of d/config.json, inner_dim of h/config.json)");
+}
+
 TEST_F(TensorTableTest, AMissingTensorIsAnError) {
   EXPECT_STREQ(Refused([&] {
                  loader_.Take({.name = "v", .shape = {{5, "vocab_size"}, {3, ""}}});
