@@ -115,6 +115,8 @@ class Drafter {
   // The layers of keys and values that this drafter keeps in the sequences' blocks (DraftKv).
   virtual std::vector<kv::LayerShape> KvLayers() const { return {}; }
   virtual uint64_t weight_bytes() const { return 0; }
+  // Of these, what is looked up: tables of which a draft reads single rows.
+  virtual uint64_t table_bytes() const { return 0; }
   // Bytes of weights that Commit and Propose have read so far. All sequences of a call share the weights: they count
   // once.
   virtual uint64_t bytes_read() const { return 0; }

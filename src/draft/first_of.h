@@ -29,6 +29,7 @@ class FirstOf : public Drafter {
   std::vector<int32_t> WantedLayers() const override { return both_.wanted(); }
   std::vector<kv::LayerShape> KvLayers() const override { return both_.KvLayers(); }
   uint64_t weight_bytes() const override { return both_.weight_bytes(); }
+  uint64_t table_bytes() const override { return both_.table_bytes(); }
   uint64_t bytes_read() const override { return both_.bytes_read(); }
   int32_t MostNodes(const GenerationRequest& request) const override;
   std::unique_ptr<DraftState> NewState(const GenerationRequest& request) const override;

@@ -39,6 +39,12 @@ uint64_t Several::weight_bytes() const {
   return bytes;
 }
 
+uint64_t Several::table_bytes() const {
+  uint64_t bytes = 0;
+  for (const Drafter* drafter : drafters_) bytes += drafter->table_bytes();
+  return bytes;
+}
+
 uint64_t Several::bytes_read() const {
   uint64_t bytes = 0;
   for (const Drafter* drafter : drafters_) bytes += drafter->bytes_read();

@@ -31,6 +31,7 @@ class Several {
   bool HasKv(size_t part) const { return first_kv_[part + 1] > first_kv_[part]; }
   int32_t max_depth() const;
   uint64_t weight_bytes() const;
+  uint64_t table_bytes() const;
   uint64_t bytes_read() const;
 
  private:

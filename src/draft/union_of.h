@@ -31,6 +31,7 @@ class UnionOf : public Drafter {
   std::vector<int32_t> WantedLayers() const override { return parts_.wanted(); }
   std::vector<kv::LayerShape> KvLayers() const override { return parts_.KvLayers(); }
   uint64_t weight_bytes() const override { return parts_.weight_bytes(); }
+  uint64_t table_bytes() const override { return parts_.table_bytes(); }
   uint64_t bytes_read() const override { return parts_.bytes_read(); }
   std::unique_ptr<DraftState> NewState(const GenerationRequest& request) const override;
   int32_t Resume(DraftState& state, const DraftKv& kv, int32_t length) const override;

@@ -149,10 +149,11 @@ DraftPart PartOf(std::string name, int64_t bytes, PartSamples samples) {
 std::vector<int64_t> PartBytes(const HeadsOptions& options, int32_t depths) {
   const std::vector<int64_t>& weights = options.part_weights;
   const auto total = static_cast<double>(std::accumulate(weights.begin(), weights.end(), int64_t{0}));
+  const auto read = static_cast<double>(options.drafter->weight_bytes() - options.drafter->table_bytes());
   std::vector<int64_t> bytes;
   for (size_t part = 0; part <= static_cast<size_t>(depths); ++part) {
     const double share = static_cast<double>(weights[std::min(part, weights.size() - 1)]) / total;
-    bytes.push_back(static_cast<int64_t>(static_cast<double>(options.drafter->weight_bytes()) * share));
+    bytes.push_back(static_cast<int64_t>(read * share));
   }
   bytes.push_back(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}));
   return bytes;
@@ -251,7 +252,7 @@ std::vector<int64_t> PartWeights(const draft::HeadsFile& file, const model::Mode
   const std::unique_ptr<draft::HeadWeights> heads = file.info.kind->make(file, base);
   std::vector<int64_t> weights(static_cast<size_t>(file.info.num_heads) + 1);
   for (const draft::HeadPlace& place : heads->Places()) {
-    if (place.tied_to != nullptr && file.info.tied_blocks) continue;
+    if (place.table != nullptr || (place.tied_to != nullptr && file.info.tied_blocks)) continue;
     if (file.info.rows->Find(place.role) == nullptr) continue;  // the base's lm head
     for (const checkpoint::TensorRow& row : draft::RowsOf(place, file.info, base, draft_rows)) {
       if (row.shape.size() != 2) continue;

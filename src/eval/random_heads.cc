@@ -43,8 +43,10 @@ class HeadFiller {
     const auto extent = [&rows](size_t d) { return rows.front().shape[d].value; };
     if (place.vector != nullptr) {
       place.vector->assign(static_cast<size_t>(extent(0)), 1.0F);
+      if (place.vector_bias != nullptr) place.vector_bias->assign(static_cast<size_t>(extent(0)), 0.01F);
       return;
     }
+    if (place.table != nullptr) random_.AddEmbedding(extent(0), extent(1), place.table);
     const bool has_bias = rows.size() > 1;
     if (place.linear != nullptr) AddLinear(extent(0), extent(1), has_bias, *place.linear);
     if (place.slices == nullptr) return;
@@ -72,6 +74,8 @@ void Copy(const HeadPlace& from, const HeadPlace& to) {
   if (from.linear != nullptr) *to.linear = *from.linear;
   if (from.slices != nullptr) *to.slices = *from.slices;
   if (from.vector != nullptr) *to.vector = *from.vector;
+  if (from.vector_bias != nullptr) *to.vector_bias = *from.vector_bias;
+  if (from.table != nullptr) *to.table = *from.table;
   if (from.decoder_layer != nullptr) *to.decoder_layer = *from.decoder_layer;
 }
 
@@ -81,6 +85,7 @@ uint64_t BytesOf(draft::HeadWeights& weights) {
   for (const HeadPlace& place : weights.Places()) {
     if (IsRepeated(place, weights.info)) continue;
     if (place.linear != nullptr) bytes += place.linear->bytes();
+    if (place.table != nullptr) bytes += place.table->num_bytes();
     if (place.slices != nullptr) {
       for (const model::Linear& slice : *place.slices) bytes += slice.bytes();
     }

@@ -25,7 +25,8 @@ constexpr const char* kTakesFolders =
     "Hydrant reads Hugging Face folders, config.json with .safetensors or .bin weights: "
     "hf download ORG/NAME --local-dir DIR";
 constexpr const char* kRunsHeads =
-    "this version runs Medusa, Hydra, Hydra++, EAGLE, EAGLE-3 and ReDrafter heads (docs/formats.md)";
+    "this version runs Medusa, Hydra, Hydra++, EAGLE, EAGLE-3 and ReDrafter heads and MLP speculators "
+    "(docs/formats.md)";
 
 // --- Files ---
 
@@ -184,7 +185,6 @@ std::optional<std::string> OtherHeads(const Contents& c) {
   if (eagle) return "EAGLE heads";
   // Of a checkpoint for TensorRT-LLM. Apple's own files are run.
   if (c.Any("drafter.rnn_") || c.Any("drafter.layers.")) return "ReDrafter heads in the layout of TensorRT-LLM";
-  if (type == "mlp_speculator") return "heads of an MLP speculator";
   return std::nullopt;
 }
 
@@ -206,10 +206,11 @@ void RefuseAdapter(const std::string& folder, bool has_heads) {
 
 void RefuseHeadsAsBase(const std::string& folder, const Contents& c) {
   if (c.Any("model.")) return;  // a whole model with heads
-  const char* const kind = c.config.contains("hydra_head_arch") ? "Hydra"
-                           : c.config.contains("exit_dim")      ? "ReDrafter"
-                           : c.Has("fc.weight")                 ? "EAGLE"
-                                                                : "Medusa";
+  const char* const kind = c.config.contains("hydra_head_arch")                        ? "Hydra"
+                           : c.config.contains("exit_dim")                             ? "ReDrafter"
+                           : c.Has("fc.weight")                                        ? "EAGLE"
+                           : c.Has("speculator.emb.0.weight") || c.Has("emb.0.weight") ? "MLP speculator"
+                                                                                       : "Medusa";
   const std::string of = TextOf(c.config, "base_model_name_or_path");
   throw FileError(folder, std::string("holds ") + kind + " heads, expected a base model",
                   "name it with EngineOptions::draft, and its base" + (of.empty() ? "" : " (" + of + ")") +

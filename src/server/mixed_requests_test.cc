@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "tests/eagle_folder.h"
+#include "tests/mlp_speculator_folder.h"
 #include "tests/redrafter_folder.h"
 #include "tests/served.h"
 
@@ -24,7 +25,8 @@ constexpr int kClients = 64;
 
 struct Way {
   const char* name;
-  // Of the golden model; empty: plain; "eagle3", "redrafter": random heads; "tale": the embedded model with its heads.
+  // Of the golden model; empty: plain; "eagle3", "redrafter", "mlp_speculator": random heads; "tale": the embedded
+  // model with its heads.
   const char* draft;
   int32_t lookup;
   bool is_dynamic = false;  // every fourth request asks for a dynamic tree, every eighth for beams
@@ -48,6 +50,9 @@ EngineOptions OptionsOf(const Way& way) {
   } else if (way.draft == std::string("redrafter")) {
     static const test::TempDir dir;
     options.draft = test::RedrafterFolder(/*is_recurrent=*/true).Write(dir);
+  } else if (way.draft == std::string("mlp_speculator")) {
+    static const test::TempDir dir;
+    options.draft = test::MlpSpeculatorFolder(/*is_tied=*/true, 4).Write(dir);
   } else if (*way.draft != 0) {
     options.draft = test::SourceDir() + "/tests/golden/" + std::string(way.draft);
   }
@@ -164,6 +169,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, MixedRequests,
                                          Way{"Hydra", "hydra/mlp_k3_l2", 0},
                                          Way{"HydraPlusPlus", "hydra/prefix_mlp_k2_l1", 0}, Way{"Lookup", "", 6},
                                          Way{"Eagle", "eagle3", 0, true}, Way{"Redrafter", "redrafter", 0, true},
+                                         Way{"MlpSpeculator", "mlp_speculator", 0, true},
                                          Way{"DraftModel", "base_mha", 0, true},
                                          Way{"TaleWithHeadsAndLookup", "tale", 6}),
                          NameOfWay);

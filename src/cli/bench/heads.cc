@@ -67,7 +67,7 @@ void AddShapeFlags(FlagSet& flags, Options& options) {
       "--head-weights auto the same as --weights");
   flags.Value(
       "--heads", "LIST", [&options](const std::string& value) { options.kinds = ParseHeadKinds(value); },
-      "medusa, redrafter, hydra, hydra++, separated by commas (default all)");
+      "medusa, redrafter, hydra, hydra++, mlp_speculator, separated by commas (default medusa,hydra,hydra++)");
 }
 
 void CheckTogether(const FlagSet& flags, const Options& options) {

@@ -62,7 +62,7 @@ void AddShapeFlags(FlagSet& flags, Options& options) {
       "the same as --weights, and the prompt is --prompt-ids (default 1 to 16)");
   flags.Value(
       "--heads", "LIST", [&options](const std::string& value) { options.random.heads = ParseHeadKinds(value); },
-      "With --shape: medusa, redrafter, hydra, hydra++, separated by commas (default none)");
+      "With --shape: medusa, redrafter, hydra, hydra++, mlp_speculator, separated by commas (default none)");
 }
 
 void AddPromptFlags(FlagSet& flags, Options& options) {

@@ -39,6 +39,7 @@ Extent ExtentOf(Size size, const HeadPlace& place, const HeadsInfo& info, const 
       const int64_t slices = head + 2;
       return {slices * base.hidden_size, std::to_string(slices) + " * hidden_size"};
     }
+    case Size::kVocabulary: return {base.vocab_size, "vocab_size"};
     case Size::kDraftRows: return {draft_rows, info.has_token_map ? "rows of the token map" : "vocab_size"};
     case Size::kTwoHidden: return {2 * base.hidden_size, "2 * hidden_size"};
     case Size::kThreeHidden: return {3 * base.hidden_size, "3 * hidden_size"};
@@ -46,6 +47,10 @@ Extent ExtentOf(Size size, const HeadPlace& place, const HeadsInfo& info, const 
     case Size::kQueryRows: return {layer.num_heads * layer.head_dim, "num_attention_heads * head_dim"};
     case Size::kKeyRows: return {layer.num_kv_heads * layer.head_dim, "num_key_value_heads * head_dim"};
     case Size::kInnerSize: return {layer.intermediate_size, "intermediate_size"};
+    case Size::kStateInputs:
+      if (head == 0) return {base.hidden_size, "hidden_size"};
+      [[fallthrough]];
+    case Size::kStateSize: return {layer.intermediate_size, "inner_dim", layer.file};
     case Size::kNone: break;
   }
   return {};
@@ -154,6 +159,7 @@ std::vector<std::string> UnusedNames(const HeadsInfo& info) {
   for (const HeadTensor& tensor : info.rows->tensors) {
     if (tensor.form == Form::kUnused) names.emplace_back(tensor.name);
   }
+  names.insert(names.end(), info.repeats.begin(), info.repeats.end());
   return names;
 }
 

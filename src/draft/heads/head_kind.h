@@ -22,15 +22,17 @@ namespace hydrant::draft {
 
 class Drafter;
 
-// What a row describes: a linear layer ("NAME.weight", and "NAME.bias" by `bias`), a vector ("NAME.weight"), a token
-// map ("NAME", integers; kTokenOffsets: row j is token j + NAME[j]), a whole decoder layer (names that begin with NAME:
-// model/weights.h has its rows), or a tensor that may be there and is not used.
-enum class Form : uint8_t { kLinear, kVector, kTokenMap, kTokenOffsets, kDecoderLayer, kUnused };
+// What a row describes: a linear layer or a vector ("NAME.weight", and "NAME.bias" by `bias`), a table of which only
+// single rows are read ("NAME.weight"), a token map ("NAME", integers; kTokenOffsets: row j is token j + NAME[j]), a
+// whole decoder layer (names that begin with NAME: model/weights.h has its rows), or a tensor that may be there and is
+// not used.
+enum class Form : uint8_t { kLinear, kVector, kTable, kTokenMap, kTokenOffsets, kDecoderLayer, kUnused };
 
 enum class Size : uint8_t {
   kNone,
   kHiddenSize,
   kFirstInputs,  // of head i's first block: the hidden state and i + 1 embeddings
+  kVocabulary,   // vocab_size
   kDraftRows,    // tokens that heads draft: vocab_size, or the rows of a token map
   kTwoHidden,    // 2 * hidden_size
   kThreeHidden,  // 3 * hidden_size
@@ -39,6 +41,8 @@ enum class Size : uint8_t {
   kQueryRows,
   kKeyRows,
   kInnerSize,
+  kStateSize,    // of a state that goes from stage to stage: its intermediate_size, which configs call inner_dim
+  kStateInputs,  // likewise; of stage 0: hidden_size
 };
 
 enum class Bias : uint8_t { kNone, kRequired, kOptional };
@@ -88,7 +92,9 @@ struct HeadPlace {
   std::vector<model::Linear>* slices =
       nullptr;  // one matrix by equal parts of its inputs; the bias goes with the first
   std::vector<float>* vector = nullptr;
+  TensorView* table = nullptr;
   model::LayerWeights* decoder_layer = nullptr;
+  std::vector<float>* vector_bias = nullptr;  // beside `vector`, where its row has a bias
   // The block of the same head that released files repeat here: one module, stored once or several times.
   model::Linear* tied_to = nullptr;
   const model::ModelConfig* layer_config = nullptr;  // of decoder_layer, or of the layer that a matrix belongs to

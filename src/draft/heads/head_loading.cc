@@ -118,6 +118,8 @@ class HeadReader {
     }
     std::vector<TensorRow> rows = RowsOf(place, file_.info, base_.config, draft_rows_);
     if (place.vector != nullptr) *place.vector = ToFloats(loader_.Take(rows.front()));
+    if (place.vector_bias != nullptr) *place.vector_bias = Bias(rows);
+    if (place.table != nullptr) *place.table = loader_.Take(rows.front());
     if (place.linear != nullptr) ReadLinear(place, rows);
     if (place.slices != nullptr) ReadSlices(place, rows);
   }

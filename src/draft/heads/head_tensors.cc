@@ -80,7 +80,7 @@ HeadsFile OpenHeads(const std::string& folder) {
   file.info.weights_file = file.tensors->display_name();
   checkpoint::RefuseNonZeroLora(*file.tensors);
   if (!Resolve(*file.tensors, view ? &*view : nullptr, file.info)) {
-    throw FileError(file.info.weights_file, "holds no Medusa, Hydra, EAGLE or ReDrafter heads",
+    throw FileError(file.info.weights_file, "holds no Medusa, Hydra, EAGLE or ReDrafter heads, and no MLP speculator",
                     "EngineOptions::draft takes a folder with hydra_lm_head.pt, medusa_lm_head.pt or one of the "
                     "layouts of docs/formats.md");
   }

@@ -39,12 +39,16 @@ struct HeadsInfo {
   std::vector<int64_t> hidden_layers;  // EAGLE-3: as the config lists them; empty: the authors' rule
   bool hidden_layers_are_inputs = false, hidden_layers_are_outputs = false;  // neither: the file does not say
   bool norm_before_residual = false;                                         // EAGLE-3 of the speculators library
-  int64_t exit_size = 0;                            // ReDrafter: columns of its blocks; 0: 2 * hidden_size
-  bool is_recurrent = true;                         // ReDrafter's 'rnn'; false: its states are sums
-  int64_t vocab_size = 0;                           // ReDrafter: as its config says it; 0: there is none
-  int64_t hidden_size = 0;                          // likewise
-  std::shared_ptr<const model::ModelConfig> layer;  // EAGLE: of its layer
-  std::string base_model;                           // base_model_name_or_path: information, never followed
+  int64_t exit_size = 0;     // ReDrafter: columns of its blocks; 0: 2 * hidden_size
+  bool is_recurrent = true;  // ReDrafter's 'rnn'; false: its states are sums
+  int64_t vocab_size = 0;    // ReDrafter: as its config says it; 0: there is none
+  int64_t hidden_size = 0;   // likewise
+  // EAGLE: of its layer. MLP speculator: emb_dim as hidden_size, inner_dim as intermediate_size, vocab_size; 0: not
+  // said.
+  std::shared_ptr<const model::ModelConfig> layer;
+  bool scale_input = false;          // MLP speculator: the hidden state is normed first
+  std::vector<std::string> repeats;  // names in the file whose tensors stand under another name, too
+  std::string base_model;            // base_model_name_or_path: information, never followed
   // Settings that only its kind has: for `inspect`.
   std::vector<std::pair<std::string, std::variant<double, int64_t, bool>>> facts;
   std::vector<std::string> warnings;

@@ -76,6 +76,7 @@ class LevelDrafter : public Drafter {
   std::vector<int32_t> WantedLayers() const override { return model_->WantedLayers(); }
   std::vector<kv::LayerShape> KvLayers() const override { return model_->KvLayers(); }
   uint64_t weight_bytes() const override { return model_->weight_bytes(); }
+  uint64_t table_bytes() const override { return model_->table_bytes(); }
   uint64_t bytes_read() const override { return model_->bytes_read(); }
   bool FillsShapes() const override { return true; }
   bool GrowsTrees() const override { return true; }

@@ -48,6 +48,7 @@ class LevelModel {
   virtual int32_t max_depth() const { return tree::Topology::kMaxDepth; }
   virtual int32_t num_heads() const { return 1; }
   virtual uint64_t weight_bytes() const = 0;
+  virtual uint64_t table_bytes() const { return 0; }  // as Drafter's
   virtual uint64_t bytes_read() const = 0;
   // Columns of the states; 0: the network has none.
   virtual int64_t state_width() const { return 0; }
