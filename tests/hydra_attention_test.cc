@@ -275,7 +275,10 @@ TEST(HydraAttention, EveryDepthIsAPartOfTheSameModule) {
     ASSERT_EQ(result.parts.size(), 5U) << arch;
     for (size_t part = 0; part < 4; ++part) {
       EXPECT_EQ(result.parts[part].name, "level " + std::to_string(part + 1));
-      EXPECT_EQ(result.parts[part].bytes, static_cast<int64_t>(loaded->drafter->weight_bytes()));
+      // The module and the base's lm head. The first level of cross-attn reads the matrices of keys and values twice.
+      const auto read = static_cast<double>(loaded->drafter->weight_bytes() + loaded->weights.lm_head.bytes());
+      const double twice = part == 0 && arch == std::string("cross-attn") ? 0.12 * read : 1024;  // else norms alone
+      EXPECT_NEAR(static_cast<double>(result.parts[part].bytes), read, twice);
     }
   }
 }

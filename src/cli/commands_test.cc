@@ -94,7 +94,7 @@ TEST(CommandsTest, StepTimesEveryNumberOfRows) {
   EXPECT_EQ(json["prefill"]["rows"], 9);
   ExpectRefused({"bench", "step", "--rows", "1,1"}, "--rows has 1 twice");
   ExpectRefused({"bench", "step", "--rows", "1,,2"}, "--rows is \"1,,2\", expected numbers such as 1,4 or [1, 4]");
-  ExpectRefused({"bench", "step", "--shape", "8b"}, "--shape is \"8b\", expected one of 7b, 1b, tale");
+  ExpectRefused({"bench", "step", "--shape", "9b"}, "--shape is \"9b\", expected one of 7b, 8b, 13b, 33b, 1b, tale");
 }
 
 TEST(CommandsTest, HeadsAreTimedPartByPart) {

@@ -26,17 +26,23 @@ double Milliseconds(Clock::time_point from) {
   return std::chrono::duration<double, std::milli>(Clock::now() - from).count();
 }
 
-// Median time of fn(), called for some milliseconds, at most kMostCalls times.
-template <typename Fn>
-double TimeOf(const Fn& fn) {
+// Median time of fn(), called for some milliseconds, at most kMostCalls times. Between two calls: between().
+template <typename Fn, typename Between>
+double TimeOf(const Fn& fn, const Between& between) {
   std::vector<double> times;
   const Clock::time_point visit = Clock::now();
   do {
+    if (!times.empty()) between();
     const Clock::time_point start = Clock::now();
     fn();
     times.push_back(Milliseconds(start));
   } while (Milliseconds(visit) < 1000 * kVisitSeconds && times.size() < kMostCalls);
   return SpreadOf(std::move(times)).median;
+}
+
+template <typename Fn>
+double TimeOf(const Fn& fn) {
+  return TimeOf(fn, [] {});
 }
 
 // The drafter with one sequence: hidden rows go in, trees come out.
@@ -143,9 +149,27 @@ DraftPart PartOf(std::string name, int64_t bytes, PartSamples samples) {
           .of_step = SpreadOf(std::move(samples.of_step)).median};
 }
 
-// Shares the drafter's bytes out over its parts in proportion to their weights. Heads below the tree's depth have no
-// part; the last head drafts the depths after it (EAGLE, ReDrafter), each time with all its weights. The last entry is
-// the sum.
+// One network for all levels (EAGLE, ReDrafter, a draft model).
+bool IsOneNetwork(const HeadsOptions& options) { return options.part_weights.size() <= 2; }
+
+// What each level of one network reads. The last entry is the sum.
+std::vector<int64_t> LevelBytes(const HeadsOptions& options, Draft& draft) {
+  std::vector<int64_t> bytes(1, 0);
+  int64_t all = 0;
+  for (int32_t depth = 1; depth <= draft.depths(); ++depth) {
+    draft.Restart();
+    const uint64_t before = options.drafter->bytes_read();
+    draft.Propose(depth);
+    const auto read = static_cast<int64_t>(options.drafter->bytes_read() - before);
+    bytes.push_back(read - all);
+    all = read;
+  }
+  bytes.push_back(all);
+  return bytes;
+}
+
+// Shares the drafter's bytes out over its heads in proportion to their weights. Heads below the tree's depth have no
+// part. The last entry is the sum.
 std::vector<int64_t> PartBytes(const HeadsOptions& options, int32_t depths) {
   const std::vector<int64_t>& weights = options.part_weights;
   const auto total = static_cast<double>(std::accumulate(weights.begin(), weights.end(), int64_t{0}));
@@ -178,8 +202,10 @@ Round RunRound(TreePass& pass, Draft& draft) {
   round.step = TimeOf([&pass] { pass.Tree({0}); });
   draft.Restart();
   round.absorb = TimeOf([&draft] { draft.Commit(); });
+  // A network that goes level by level runs what was committed with its first level.
   for (int32_t depth = 1; depth <= draft.depths(); ++depth) {
-    round.propose.push_back(TimeOf([&draft, depth] { draft.Propose(depth); }));
+    draft.Restart();
+    round.propose.push_back(TimeOf([&draft, depth] { draft.Propose(depth); }, [&draft] { draft.Commit(); }));
   }
   return round;
 }
@@ -196,7 +222,8 @@ void AddRound(const Round& round, const std::vector<int64_t>& bytes, double read
 
 std::vector<DraftPart> PartsOf(const std::vector<Round>& rounds, const std::vector<int64_t>& bytes,
                                const HeadsOptions& options, std::vector<PartSamples> samples) {
-  const bool has_prefix = options.part_weights[0] != 0, is_one = samples.size() > options.part_weights.size() + 1;
+  const bool has_prefix = !options.part_weights.empty() && options.part_weights[0] != 0;
+  const bool is_one = IsOneNetwork(options);
   std::vector<DraftPart> parts;
   for (size_t part = has_prefix ? 0 : 1; part < samples.size(); ++part) {
     std::string name = part == 0 ? "prefix layer" : (is_one ? "level " : "head ") + std::to_string(part);
@@ -222,7 +249,8 @@ HeadsResult MeasureHeads(const HeadsOptions& options) {
   TreePass pass(options.queue, options.base, options.kv_type, options.context, 1);
   Draft draft(options, options.drafter, options.kv_type);
   result.step_bytes = BytesRead(*options.base);
-  const std::vector<int64_t> bytes = PartBytes(options, draft.depths());
+  const std::vector<int64_t> bytes =
+      IsOneNetwork(options) ? LevelBytes(options, draft) : PartBytes(options, draft.depths());
   RooflineProbe probe(options.queue->pool, options.queue->table, bytes.back());
   std::vector<PartSamples> samples(bytes.size());
   std::vector<double> steps, reads;

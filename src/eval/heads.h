@@ -23,7 +23,7 @@ struct HeadsOptions {
   const model::ModelWeights* base = nullptr;
   draft::Drafter* drafter = nullptr;
   draft::Drafter* portable = nullptr;      // the same heads on the portable table, to compare with; null: no check
-  std::vector<int64_t> part_weights = {};  // as PartWeights gives them
+  std::vector<int64_t> part_weights = {};  // as PartWeights gives them; empty: a draft model
   tree::Topology tree = {};                // to be filled; every depth of the heads, or fewer
   int context = 32;
   int committed = 3;  // rows that a step hands to the drafter: root and accepted nodes

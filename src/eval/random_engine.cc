@@ -29,8 +29,9 @@ std::unique_ptr<load::LoadedModel> NewModel(const EngineOptions& options, const 
 bool AddHeads(load::LoadedModel& loaded, const std::string& kind, const FillProgress& on_progress) {
   const EngineOptions& options = loaded.options;
   kernels::Queue* const queues[] = {&loaded.queue};
-  auto drafters = MakeRandomHeads(PublishedHeadsInfo(kind), loaded.weights, FormatOf(options.head_weights),
-                                  options.draft_vocab_size, queues, on_progress);
+  auto drafters = MakeRandomDrafters(
+      {.name = kind, .format = FormatOf(options.head_weights), .draft_vocab = options.draft_vocab_size}, loaded.weights,
+      queues, on_progress);
   if (drafters.empty()) return false;
   loaded.drafter = std::move(drafters.front());
   const int64_t all = loaded.weights.config.vocab_size, cut = options.draft_vocab_size;

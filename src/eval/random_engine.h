@@ -13,7 +13,7 @@ namespace hydrant::eval {
 
 struct RandomModel {
   std::string shape;               // of ShapeNames()
-  std::vector<std::string> heads;  // of PublishedHeadsNames()
+  std::vector<std::string> heads;  // of RandomDrafterNames()
 };
 
 // Makes one engine for each kind of heads over one base, or one without heads where no kind is named. Random heads

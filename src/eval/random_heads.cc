@@ -2,12 +2,14 @@
 #include "eval/random_heads.h"
 
 #include <algorithm>
+#include <array>
 #include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "draft/draft_model.h"
 
 namespace hydrant::eval {
 namespace {
@@ -55,15 +57,14 @@ class HeadFiller {
       AddLinear(extent(0), extent(1) / count, has_bias && &slice == &place.slices->front(), slice);
     }
   }
-  // For the kernels of `queue`.
-  bool Build(const kernels::Queue& queue, const FillProgress& on_progress) { return random_.Build(queue, on_progress); }
-
- private:
   void AddLinear(int64_t outputs, int64_t inputs, bool has_bias, model::Linear& linear) {
     random_.Add(outputs, inputs, format_, &linear);
     if (has_bias) linear.bias.assign(static_cast<size_t>(outputs), 0.01F);
   }
+  // For the kernels of `queue`.
+  bool Build(const kernels::Queue& queue, const FillProgress& on_progress) { return random_.Build(queue, on_progress); }
 
+ private:
   const model::ModelConfig& config_;
   quant::WeightFormat format_;
   int64_t draft_rows_;
@@ -83,7 +84,7 @@ void Copy(const HeadPlace& from, const HeadPlace& to) {
 uint64_t BytesOf(draft::HeadWeights& weights) {
   uint64_t bytes = 0;
   for (const HeadPlace& place : weights.Places()) {
-    if (IsRepeated(place, weights.info)) continue;
+    if (IsRepeated(place, weights.info) || weights.info.rows->Find(place.role) == nullptr) continue;
     if (place.linear != nullptr) bytes += place.linear->bytes();
     if (place.table != nullptr) bytes += place.table->num_bytes();
     if (place.slices != nullptr) {
@@ -94,47 +95,30 @@ uint64_t BytesOf(draft::HeadWeights& weights) {
   return bytes;
 }
 
-}  // namespace
+using Drafters = std::vector<std::unique_ptr<draft::Drafter>>;
+using Queues = std::span<kernels::Queue* const>;
 
-std::span<const std::string_view> PublishedHeadsNames() {
-  static const std::vector<std::string_view> names = [] {
-    std::vector<std::string_view> all;
-    for (const draft::HeadKind* kind : std::views::reverse(draft::HeadKinds())) {  // the simplest first
-      for (const draft::PublishedHeads& heads : kind->published) all.emplace_back(heads.name);
-    }
-    return all;
-  }();
-  return names;
-}
-
-draft::HeadsInfo PublishedHeadsInfo(std::string_view name) {
-  draft::HeadsInfo (*info)() = nullptr;
-  for (const draft::HeadKind* kind : draft::HeadKinds()) {
-    for (const draft::PublishedHeads& heads : kind->published) {
-      if (name == heads.name) info = heads.info;
-    }
-  }
-  HYDRANT_CHECK(info != nullptr);
-  return info();
-}
-
-std::vector<std::unique_ptr<draft::Drafter>> MakeRandomHeads(const draft::HeadsInfo& info,
-                                                             const model::ModelWeights& base,
-                                                             quant::WeightFormat format, int64_t draft_vocab,
-                                                             std::span<kernels::Queue* const> queues,
-                                                             const FillProgress& on_progress) {
+Drafters MakeHeads(const draft::HeadsInfo& info, const RandomDrafter& what, const model::ModelWeights& base,
+                   Queues queues, const FillProgress& on_progress) {
   draft::HeadsFile file;
   file.info = info;
   const auto make = [&] { return info.kind->make(file, base.config); };
   const int64_t all = base.config.vocab_size;
-  const int64_t draft_rows = draft_vocab > 0 ? std::min(draft_vocab, all) : all;
+  const int64_t draft_rows = what.draft_vocab > 0 ? std::min(what.draft_vocab, all) : all;
   const std::unique_ptr<draft::HeadWeights> first = make();
-  for (int32_t token = 0; draft_vocab > 0 && token < draft_rows; ++token) first->token_map.push_back(token);
-  HeadFiller filler(base.config, format, draft_rows);
+  for (int32_t token = 0; what.draft_vocab > 0 && token < draft_rows; ++token) first->token_map.push_back(token);
+  HeadFiller filler(base.config, what.format, draft_rows);
   for (const HeadPlace& place : PlacesByStep(*first)) {
-    if (!IsRepeated(place, info)) filler.Add(place, info);
+    if (IsRepeated(place, info)) continue;
+    if (info.rows->Find(place.role) != nullptr) {
+      filler.Add(place, info);
+    } else if (what.draft_vocab > 0) {  // heads that use the base's lm head get a smaller one of their own
+      filler.AddLinear(draft_rows, base.config.hidden_size, false, *place.linear);
+    } else {
+      *place.linear = base.lm_head;
+    }
   }
-  std::vector<std::unique_ptr<draft::Drafter>> drafters;
+  Drafters drafters;
   if (!filler.Build(*queues.front(), on_progress)) return drafters;
   for (const HeadPlace& place : first->Places()) {
     if (IsRepeated(place, info)) *place.linear = *place.tied_to;
@@ -149,6 +133,60 @@ std::vector<std::unique_ptr<draft::Drafter>> MakeRandomHeads(const draft::HeadsI
     drafters.push_back(weights->IntoDrafter(base, queue));
   }
   return drafters;
+}
+
+Drafters MakeModel(std::string_view shape, const RandomDrafter& what, const model::ModelWeights& base, Queues queues,
+                   const FillProgress& on_progress) {
+  model::ModelConfig config = ShapeConfig(shape);
+  config.vocab_size = base.config.vocab_size;
+  model::ModelWeights weights;
+  Drafters drafters;
+  if (!MakeRandomModel(config, what.format, *queues.front(), on_progress, &weights)) return drafters;
+  for (kernels::Queue* queue : queues) {
+    drafters.push_back(draft::MakeDraftModel(weights, {}, config.vocab_size, queue));
+  }
+  return drafters;
+}
+
+constexpr std::string_view kModel = "model-";
+
+}  // namespace
+
+std::span<const std::string_view> RandomDrafterNames() {
+  static constexpr std::array<std::string_view, 2> kModels = {"model-1b", "model-tale"};
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const draft::HeadKind* kind : std::views::reverse(draft::HeadKinds())) {  // the simplest first
+      for (const draft::PublishedHeads& heads : kind->published) all.emplace_back(heads.name);
+    }
+    all.insert(all.end(), kModels.begin(), kModels.end());
+    return all;
+  }();
+  return names;
+}
+
+std::string RandomDrafterList() {
+  std::string list;
+  for (const std::string_view name : RandomDrafterNames()) list += (list.empty() ? "" : ", ") + std::string(name);
+  return list;
+}
+
+std::optional<draft::HeadsInfo> PublishedHeads(std::string_view name) {
+  for (const draft::HeadKind* kind : draft::HeadKinds()) {
+    for (const draft::PublishedHeads& heads : kind->published) {
+      if (name == heads.name) return heads.info();
+    }
+  }
+  return std::nullopt;
+}
+
+Drafters MakeRandomDrafters(const RandomDrafter& what, const model::ModelWeights& base, Queues queues,
+                            const FillProgress& on_progress) {
+  const std::string_view name = what.name;
+  if (name.starts_with(kModel)) return MakeModel(name.substr(kModel.size()), what, base, queues, on_progress);
+  const std::optional<draft::HeadsInfo> info = PublishedHeads(name);
+  HYDRANT_CHECK(info.has_value());
+  return MakeHeads(*info, what, base, queues, on_progress);
 }
 
 }  // namespace hydrant::eval

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draft heads of a known kind with random weights, for any base: what drafting costs needs no download.
+// Drafters of a known kind with random weights, for any base: what drafting costs needs no download.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,17 +19,25 @@
 
 namespace hydrant::eval {
 
-// Names of heads as their papers publish them: "medusa" (4 heads of 1 layer), "hydra" (4 of 1), "hydra++" (4 of 4,
-// tied, and a prefix layer).
-std::span<const std::string_view> PublishedHeadsNames();
-draft::HeadsInfo PublishedHeadsInfo(std::string_view name);
+// What can draft with random weights: heads as their papers publish them (HeadKind::published), the simplest first, and
+// "model-SHAPE": a whole model of that shape (ShapeNames), with the base's tokens.
+std::span<const std::string_view> RandomDrafterNames();
+// "medusa, redrafter, ..", for help texts.
+std::string RandomDrafterList();
 
-// The shapes of a kind's rows, filled. One drafter for each queue, over the same weights. `base` and the queues must
-// outlive them. None when stopped. `draft_vocab`: outputs of the lm heads; 0: one for each token.
-std::vector<std::unique_ptr<draft::Drafter>> MakeRandomHeads(const draft::HeadsInfo& info,
-                                                             const model::ModelWeights& base,
-                                                             quant::WeightFormat format, int64_t draft_vocab,
-                                                             std::span<kernels::Queue* const> queues,
-                                                             const FillProgress& on_progress);
+// The heads of that name; none for a model.
+std::optional<draft::HeadsInfo> PublishedHeads(std::string_view name);
+
+struct RandomDrafter {
+  std::string name;  // of RandomDrafterNames()
+  quant::WeightFormat format = quant::WeightFormat::kW4A8;
+  int64_t draft_vocab = 0;  // outputs of the lm heads; 0: one for each token. A model has all
+};
+
+// One drafter for each queue, over the same weights. `base` and the queues must outlive them. None when stopped.
+std::vector<std::unique_ptr<draft::Drafter>> MakeRandomDrafters(const RandomDrafter& what,
+                                                                const model::ModelWeights& base,
+                                                                std::span<kernels::Queue* const> queues,
+                                                                const FillProgress& on_progress);
 
 }  // namespace hydrant::eval

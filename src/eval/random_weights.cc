@@ -21,7 +21,8 @@
 namespace hydrant::eval {
 namespace {
 
-constexpr std::array<std::string_view, 3> kShapes = {"7b", "1b", "tale"};
+// In the order of kShapes.
+constexpr std::array<std::string_view, 6> kShapes = {"7b", "8b", "13b", "33b", "1b", "tale"};
 constexpr uint64_t kAlignment = 4096;
 constexpr uint64_t kChunk = uint64_t{1} << 20;  // filled by one thread from one seed
 
@@ -73,6 +74,15 @@ model::ModelConfig ShapeConfig(std::string_view name) {
   if (name == "7b") {
     sizes(32000, 4096, 11008, 32);
     heads(32, 32, 128);
+  } else if (name == "8b") {
+    sizes(128256, 4096, 14336, 32);
+    heads(32, 8, 128);
+  } else if (name == "13b") {
+    sizes(32000, 5120, 13824, 40);
+    heads(40, 40, 128);
+  } else if (name == "33b") {
+    sizes(32000, 6656, 17920, 60);
+    heads(52, 52, 128);
   } else if (name == "1b") {
     sizes(128256, 2048, 8192, 16);
     heads(32, 8, 64);

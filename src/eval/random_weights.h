@@ -17,8 +17,11 @@
 
 namespace hydrant::eval {
 
-// Shapes by name: "7b" (Llama and Vicuna 7B), "1b" (Llama 3.2 1B), "tale" (the embedded model).
+// Shapes by name: "7b", "13b", "33b" (Llama and Vicuna), "8b" (Llama 3 and 3.1), "1b" (Llama 3.2), "tale" (the embedded
+// model).
 std::span<const std::string_view> ShapeNames();
+inline constexpr const char* kShapesHelp =
+    "7b, 13b or 33b (Llama, Vicuna), 8b (Llama 3.1), 1b (Llama 3.2) or tale (the embedded model)";
 model::ModelConfig ShapeConfig(std::string_view name);
 
 // false: stop; then an empty result must be thrown away.

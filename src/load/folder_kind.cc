@@ -72,4 +72,10 @@ FolderKind KindOf(const std::string& folder) {
   return kind;
 }
 
+bool IsDraftModel(const std::string& folder) {
+  if (!base::IsFolder(folder)) return false;
+  const FolderKind kind = KindOf(folder);
+  return kind.base && !kind.heads;
+}
+
 }  // namespace hydrant::load

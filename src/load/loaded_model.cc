@@ -188,8 +188,7 @@ std::unique_ptr<draft::Drafter> LoadOneDrafter(const std::string& folder, Loaded
                                        0));
   draft::HeadPacking packing{
       .choice = choice, .packer = &packer, .arranger = &arranger, .draft_vocab = DraftVocab(loaded)};
-  const FolderKind kind = base::IsFolder(folder) ? KindOf(folder) : FolderKind{};
-  const bool is_model = kind.base && !kind.heads;
+  const bool is_model = IsDraftModel(folder);
   std::unique_ptr<draft::Drafter> drafter = ReadAs(is_model ? Role::kBase : Role::kHeads, folder, [&] {
     if (is_model) {
       return LoadDraftModel(folder, loaded.weights, options.model, &loaded.queue, packing, &loaded.info.warnings);

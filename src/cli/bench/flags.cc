@@ -39,7 +39,7 @@ std::span<const std::string_view> WeightFormatNames() {
 std::vector<std::string> ParseHeadKinds(const std::string& text) {
   std::vector<std::string> kinds;
   for (const std::string& item : ListItems(text)) {
-    kinds.push_back(ParseChoice("--heads", item, eval::PublishedHeadsNames()));
+    kinds.push_back(ParseChoice("--heads", item, eval::RandomDrafterNames()));
   }
   return kinds;
 }

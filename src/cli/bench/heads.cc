@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 
 #include "base/json.h"
 #include "cli/bench/bench.h"
@@ -18,6 +19,7 @@
 #include "eval/random_heads.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
+#include "load/folder_kind.h"
 #include "load/loaded_model.h"
 #include "tree/parse.h"
 
@@ -63,11 +65,11 @@ void AddShapeFlags(FlagSet& flags, Options& options) {
   flags.Value(
       "--shape", "NAME",
       [&options](const std::string& value) { options.shape = ParseChoice("--shape", value, eval::ShapeNames()); },
-      "7b (Llama 7B), 1b (Llama 3.2 1B) or tale (the embedded model) (default 7b); --weights auto is w4a8 then, and "
-      "--head-weights auto the same as --weights");
+      std::string(eval::kShapesHelp) +
+          " (default 7b); --weights auto is w4a8 then, and --head-weights auto the same as --weights");
   flags.Value(
       "--heads", "LIST", [&options](const std::string& value) { options.kinds = ParseHeadKinds(value); },
-      "medusa, redrafter, hydra, hydra++, mlp_speculator, separated by commas (default medusa,hydra,hydra++)");
+      eval::RandomDrafterList() + ", separated by commas (default medusa,hydra,hydra++)");
 }
 
 void CheckTogether(const FlagSet& flags, const Options& options) {
@@ -142,15 +144,16 @@ class HeadsBench {
     }
     const quant::WeightFormat format = *quant::WeightFormatNamed(options_.engine.head_weights);
     for (const std::string& kind : options_.kinds) {
-      const draft::HeadsInfo info = eval::PublishedHeadsInfo(kind);
       kernels::Queue portable{queue.pool, &kernels::PortableKernels()};
       kernels::Queue* const queues[] = {&queue, &portable};
-      const auto drafters = eval::MakeRandomHeads(info, base, format, options_.engine.draft_vocab_size, queues, fill);
+      const auto drafters = eval::MakeRandomDrafters(
+          {.name = kind, .format = format, .draft_vocab = options_.engine.draft_vocab_size}, base, queues, fill);
       if (drafters.empty() || Interrupted()) return measured;
       const int64_t all = base.config.vocab_size, cut = options_.engine.draft_vocab_size;
+      const std::optional<draft::HeadsInfo> info = eval::PublishedHeads(kind);
       measured.push_back(Measure({&queue, &base, drafters[0].get(), drafters[1].get(), load::KvTypeNamed("auto", base),
                                   cut > 0 ? std::min(cut, all) : all},
-                                 FileOf(info)));
+                                 kind, info ? std::optional(FileOf(*info)) : std::nullopt));
     }
     return measured;
   }
@@ -171,10 +174,10 @@ class HeadsBench {
       PrintWarnings(loaded->info.warnings);
       own.cpu_target = "portable";
       const auto portable = options_.no_check ? nullptr : load::LoadModel(own);
-      measured.push_back(
-          Measure({&loaded->queue, &loaded->weights, loaded->drafter.get(),
-                   portable ? portable->drafter.get() : nullptr, loaded->kv_shape.dtype, loaded->info.num_draft_vocab},
-                  draft::OpenHeads(draft)));
+      measured.push_back(Measure(
+          {&loaded->queue, &loaded->weights, loaded->drafter.get(), portable ? portable->drafter.get() : nullptr,
+           loaded->kv_shape.dtype, loaded->info.num_draft_vocab},
+          loaded->drafter->name(), load::IsDraftModel(draft) ? std::nullopt : std::optional(draft::OpenHeads(draft))));
     }
     return measured;
   }
@@ -199,10 +202,10 @@ class HeadsBench {
     return file;
   }
 
-  Measured Measure(const Heads& what, const draft::HeadsFile& file) {
-    const draft::HeadsInfo& info = file.info;
+  // `file`: of heads; none: a draft model.
+  Measured Measure(const Heads& what, const std::string& name, const std::optional<draft::HeadsFile>& file) {
     const model::Linear& first = what.base->layers.front().q;
-    Measured measured{.name = info.name,
+    Measured measured{.name = name,
                       .weights = first.packed ? quant::NameOf(first.packed->format) : NameOf(first.weight.dtype),
                       .target = what.queue->table->target,
                       .threads = what.queue->pool->num_threads(),
@@ -211,13 +214,13 @@ class HeadsBench {
     const model::ModelConfig& config = what.base->config;
     eval::HeadsOptions heads{.queue = what.queue, .base = what.base, .drafter = what.drafter};
     if (!options_.no_check) heads.portable = what.portable;
-    heads.part_weights = eval::PartWeights(file, config, what.num_draft_vocab);
+    if (file) heads.part_weights = eval::PartWeights(*file, config, what.num_draft_vocab);
     heads.tree = TreeFor(options_, what.drafter->usual_depth());
     heads.context = options_.context;
     heads.kv_type = what.kv_type;
     heads.seconds = options_.bench.seconds;
-    heads.on_progress = [this, &info](double share, const std::string& note) {
-      return Note(share, fmt::format("{}: {}", info.name, note));
+    heads.on_progress = [this, &name](double share, const std::string& note) {
+      return Note(share, fmt::format("{}: {}", name, note));
     };
     measured.nodes = heads.tree.num_nodes() - 1;
     measured.result = eval::MeasureHeads(heads);

@@ -20,6 +20,7 @@
 #include "cli/terminal/terminal.h"
 #include "eval/latency.h"
 #include "eval/random_engine.h"
+#include "eval/random_heads.h"
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
@@ -58,11 +59,12 @@ void AddShapeFlags(FlagSet& flags, Options& options) {
       [&options](const std::string& value) {
         options.random.shape = ParseChoice("--shape", value, eval::ShapeNames());
       },
-      "7b (Llama 7B), 1b (Llama 3.2 1B) or tale (the embedded model); --weights auto is w4a8 then, --head-weights auto "
-      "the same as --weights, and the prompt is --prompt-ids (default 1 to 16)");
+      std::string(eval::kShapesHelp) +
+          "; --weights auto is w4a8 then, --head-weights auto the same as --weights, and the prompt is --prompt-ids "
+          "(default 1 to 16)");
   flags.Value(
       "--heads", "LIST", [&options](const std::string& value) { options.random.heads = ParseHeadKinds(value); },
-      "With --shape: medusa, redrafter, hydra, hydra++, mlp_speculator, separated by commas (default none)");
+      "With --shape: " + eval::RandomDrafterList() + ", separated by commas (default none)");
 }
 
 void AddPromptFlags(FlagSet& flags, Options& options) {

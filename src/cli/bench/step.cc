@@ -70,7 +70,7 @@ void AddWorkFlags(FlagSet& flags, Options& options) {
   flags.Value(
       "--shape", "NAME",
       [&options](const std::string& value) { options.shape = ParseChoice("--shape", value, eval::ShapeNames()); },
-      "7b (Llama 7B), 1b (Llama 3.2 1B) or tale (the embedded model) (default 7b)");
+      std::string(eval::kShapesHelp) + " (default 7b)");
   flags.Value(
       "--weights", "FORMAT",
       [&options](const std::string& value) { options.weights = ParseChoice("--weights", value, WeightFormatNames()); },

@@ -190,8 +190,38 @@ std::vector<int32_t> HiddenLayers(const HeadsInfo& info, const model::ModelConfi
   return hidden;
 }
 
+// One decoder layer of the base's own sizes, as all released ones are.
+HeadsInfo Published(const HeadLayout& rows, const char* name) {
+  HeadsInfo info;
+  info.kind = &kEagleKind;
+  info.rows = &rows;
+  info.name = name;
+  info.num_heads = info.num_layers = 1;
+  info.sequentially_dependent = true;
+  info.own_lm_heads = false;
+  info.shared_lm_head = IsThird(info);
+  return info;
+}
+
+HeadsInfo FirstAsPublished() { return Published(kLayouts[0], "eagle"); }
+HeadsInfo ThirdAsPublished() { return Published(kLayouts[1], "eagle3"); }
+
+constexpr PublishedHeads kPublished[] = {{"eagle", FirstAsPublished}, {"eagle3", ThirdAsPublished}};
+
+model::ModelConfig LayerOf(const model::ModelConfig& base) {
+  model::ModelConfig layer = base;
+  layer.num_layers = 1;
+  return layer;
+}
+
 std::unique_ptr<HeadWeights> Make(const HeadsFile& file, const model::ModelConfig& base) {
-  const HeadsInfo& info = file.info;
+  HeadsInfo info = file.info;
+  if (info.layer == nullptr && info.weights_file.empty()) {
+    info.layer = std::make_shared<const model::ModelConfig>(LayerOf(base));
+    // Small bases have too few layers for the authors' rule.
+    if (base.num_layers < 7) info.hidden_layers = {0, base.num_layers / 2, base.num_layers - 1};
+    info.hidden_layers_are_inputs = true;
+  }
   if (info.layer == nullptr) {
     throw FileError(info.weights_file, "holds EAGLE heads, but there is no config.json beside it",
                     "put the config.json that was published with the heads into the same folder");
@@ -218,7 +248,7 @@ constinit const HeadKind kEagleKind = {.name = "eagle",
                                        .resolve = Resolve,
                                        .check_config = nullptr,
                                        .make = Make,
-                                       .published = {}};
+                                       .published = kPublished};
 
 std::vector<HeadPlace> EagleWeights::Places() {
   std::vector<HeadPlace> places;
