@@ -12,8 +12,8 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/paths.h"
+#include "draft/drafter.h"
 #include "hydrant/error.h"
-#include "tree/family.h"
 
 namespace hydrant::engine {
 namespace {
@@ -63,10 +63,9 @@ StepKind KindOfStep(size_t sequences, bool sampled, bool pruned) {
   return {.sequences = static_cast<int32_t>(bucket), .sampled = sampled, .pruned = pruned};
 }
 
-AutoTrees::AutoTrees(std::span<const tree::NamedTopology> own, const tree::Limits& limits, std::string file,
-                     std::string key)
-    : family_(tree::TreeFamily(own, limits)), file_(std::move(file)), key_(std::move(key)) {
-  for (const tree::NamedTopology& tree : family_) shapes_.emplace_back(tree.topology);
+AutoTrees::AutoTrees(std::vector<tree::FamilyTree> family, std::string file, std::string key)
+    : family_(std::move(family)), file_(std::move(file)), key_(std::move(key)) {
+  for (const tree::FamilyTree& tree : family_) shapes_.emplace_back(tree.topology);
   if (file_.empty() || !base::IsThere(file_)) return;
   try {
     Load();
@@ -94,11 +93,23 @@ void AutoTrees::Load() {
 }
 
 int32_t AutoTrees::max_rows() const {
-  return std::ranges::max(family_, {}, [](const auto& tree) { return tree.topology.num_nodes(); }).topology.num_nodes();
+  int32_t drafted = 0;
+  for (const tree::FamilyTree& tree : family_) drafted = std::max(drafted, tree.num_drafted());
+  return 1 + drafted;
+}
+
+int32_t AutoTrees::max_slots() const {
+  int32_t slots = max_rows();
+  for (const tree::FamilyTree& tree : family_) {
+    if (tree.grown.nodes > 0) slots = std::max(slots, draft::SlotsOf(tree.grown));
+  }
+  return slots;
 }
 
 int32_t AutoTrees::max_depth() const {
-  return std::ranges::max(family_, {}, [](const auto& tree) { return tree.topology.max_depth(); }).topology.max_depth();
+  int32_t depth = 0;
+  for (const tree::FamilyTree& tree : family_) depth = std::max(depth, tree.depth());
+  return depth;
 }
 
 tree::TreeChooser& AutoTrees::For(const StepKind& kind) {
@@ -113,10 +124,10 @@ tree::TreeChooser& AutoTrees::For(const StepKind& kind) {
 
 TreeUse AutoTrees::UseOf(const tree::TreeEstimate& estimate, std::span<const int64_t> steps) const {
   const auto index = static_cast<size_t>(estimate.tree);
-  const tree::NamedTopology& tree = family_[index];
+  const tree::FamilyTree& tree = family_[index];
   return {.name = tree.name,
           .choices = tree::ToJson(tree.topology),
-          .nodes = tree.topology.num_nodes() - 1,
+          .nodes = tree.num_drafted(),
           .steps = index < steps.size() ? steps[index] : 0,
           .tokens_per_step = estimate.tokens_per_step,
           .milliseconds = estimate.milliseconds};

@@ -14,8 +14,7 @@
 #include "draft/static_tree.h"
 #include "hydrant/generation.h"
 #include "tree/chooser.h"
-#include "tree/parse.h"
-#include "tree/topology.h"
+#include "tree/family.h"
 
 namespace hydrant::engine {
 
@@ -31,19 +30,26 @@ StepKind KindOfStep(size_t sequences, bool sampled, bool pruned);
 
 class AutoTrees {
  public:
-  // `own`: the trees of the heads' folder. `key` names model, heads and machine. `file` holds what was learned before:
-  // it is read if it exists and has the same key, and empty means that nothing is kept. If a file cannot be used,
-  // problem() says why, and it is replaced.
-  AutoTrees(std::span<const tree::NamedTopology> own, const tree::Limits& limits, std::string file, std::string key);
+  // `key` names model, heads and machine. `file` holds what was learned before: it is read if it exists and has the
+  // same key, and empty means that nothing is kept. If a file cannot be used, problem() says why, and it is replaced.
+  AutoTrees(std::vector<tree::FamilyTree> family, std::string file, std::string key);
 
-  std::span<const tree::NamedTopology> family() const { return family_; }
-  draft::StaticTree& shape(int32_t tree) { return shapes_[static_cast<size_t>(tree)]; }  // of the family
+  std::span<const tree::FamilyTree> family() const { return family_; }
+  // Of a tree of the family: its shape, the root alone where it grows.
+  draft::StaticTree& shape(int32_t tree) { return shapes_[static_cast<size_t>(tree)]; }
+  // How far it grows; null: it does not.
+  const DynamicTreeOptions* grown(int32_t tree) const {
+    const DynamicTreeOptions& size = family_[static_cast<size_t>(tree)].grown;
+    return size.nodes > 0 ? &size : nullptr;
+  }
+  bool grows() const { return grown(static_cast<int32_t>(family_.size()) - 1) != nullptr; }
   int32_t max_rows() const;   // of the widest tree, its root included
+  int32_t max_slots() const;  // of keys and values behind the committed positions, of the tree that needs most
   int32_t max_depth() const;  // of the deepest
 
   tree::TreeChooser& For(const StepKind& kind);
   // Rows of the tree that it chooses for the next step of that kind, the root included.
-  int32_t RowsOf(const StepKind& kind) { return family_[static_cast<size_t>(For(kind).Next())].topology.num_nodes(); }
+  int32_t RowsOf(const StepKind& kind) { return 1 + family_[static_cast<size_t>(For(kind).Next())].num_drafted(); }
 
   // What was chosen for steps of that kind. `steps` [family]: those of the request with each tree.
   TreeReport Report(const StepKind& kind, std::span<const int64_t> steps) const;
@@ -56,7 +62,7 @@ class AutoTrees {
   void Load();
   TreeUse UseOf(const tree::TreeEstimate& estimate, std::span<const int64_t> steps) const;
 
-  std::vector<tree::NamedTopology> family_;
+  std::vector<tree::FamilyTree> family_;
   std::vector<draft::StaticTree> shapes_;  // [family]
   std::string file_, key_, problem_;
   bool save_failed_ = false;

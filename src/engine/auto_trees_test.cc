@@ -42,25 +42,25 @@ TEST(AutoTreesTest, KindsAreByNumberOfSequencesAndWayOfDrafting) {
 TEST(AutoTreesTest, WhatWasLearnedServesTheNextOneWithTheSameKey) {
   const test::TempDir dir;
   const std::string file = dir.path() + "/new/folder/x.json";
-  AutoTrees first({}, kLimits, file, "key");
+  AutoTrees first(tree::TreeFamily({}, kLimits), file, "key");
   TakeSteps(first, {}, 60);
   first.Save();
   EXPECT_EQ(first.problem(), "");
-  AutoTrees same({}, kLimits, file, "key"), other({}, kLimits, file, "another");
+  AutoTrees same(tree::TreeFamily({}, kLimits), file, "key"), other(tree::TreeFamily({}, kLimits), file, "another");
   EXPECT_EQ(same.For({}).Best(), first.For({}).Best());
   EXPECT_GT(same.For({}).Best(), 0);
   EXPECT_EQ(same.For({}).Next(), same.For({}).Best());
   EXPECT_EQ(other.For({}).Next(), 0) << "it begins anew, with a plain step";
   EXPECT_EQ(same.For({.sequences = 2}).Next(), 0);
   // What other kinds of steps had learned stays in the file.
-  AutoTrees second({}, kLimits, file, "key");
+  AutoTrees second(tree::TreeFamily({}, kLimits), file, "key");
   TakeSteps(second, {.sequences = 2}, 20);
   second.Save();
-  EXPECT_EQ(AutoTrees({}, kLimits, file, "key").For({}).Best(), first.For({}).Best());
+  EXPECT_EQ(AutoTrees(tree::TreeFamily({}, kLimits), file, "key").For({}).Best(), first.For({}).Best());
 }
 
 TEST(AutoTreesTest, TheReportSaysWhatWasTriedAndWhy) {
-  AutoTrees trees({}, kLimits, "", "");
+  AutoTrees trees(tree::TreeFamily({}, kLimits), "", "");
   const StepKind kind;
   EXPECT_EQ(trees.Report(kind, {}).why, "no step was taken");
   TakeSteps(trees, kind, 60);
@@ -80,10 +80,10 @@ TEST(AutoTreesTest, TheReportSaysWhatWasTriedAndWhy) {
 TEST(AutoTreesTest, AReportWithoutAStepHasNoNumbersThatAreNone) {
   const test::TempDir dir;
   const std::string file = dir.path() + "/x.json";
-  AutoTrees first({}, kLimits, file, "key");
+  AutoTrees first(tree::TreeFamily({}, kLimits), file, "key");
   TakeSteps(first, {}, 60);
   first.Save();
-  AutoTrees second({}, kLimits, file, "key");
+  AutoTrees second(tree::TreeFamily({}, kLimits), file, "key");
   second.For({});
   const TreeReport report = second.Report({}, {});
   EXPECT_THAT(report.why, testing::Not(HasSubstr("nan")));
@@ -93,7 +93,7 @@ TEST(AutoTreesTest, AReportWithoutAStepHasNoNumbersThatAreNone) {
 TEST(AutoTreesTest, DamagedFilesAreToldAndReplaced) {
   const test::TempDir dir;
   const std::string file = dir.path() + "/x.json";
-  AutoTrees good({}, kLimits, file, "key");
+  AutoTrees good(tree::TreeFamily({}, kLimits), file, "key");
   TakeSteps(good, {}, 60);
   good.Save();
   const std::string text = base::ReadTextFile(file);
@@ -109,12 +109,12 @@ TEST(AutoTreesTest, DamagedFilesAreToldAndReplaced) {
         with((tree + "/steps").c_str(), 0), with((node + "/accepted").c_str(), 1e9),
         with((node + "/path").c_str(), {-1}), with("/kinds/0/learned/pause", 0)}) {
     dir.Write("x.json", bad);
-    AutoTrees trees({}, kLimits, file, "key");
+    AutoTrees trees(tree::TreeFamily({}, kLimits), file, "key");
     EXPECT_THAT(trees.problem(), HasSubstr("learned before is not used: " + file)) << bad;
     EXPECT_EQ(trees.For({}).Next(), 0);
     TakeSteps(trees, {}, 60);
     trees.Save();
-    EXPECT_EQ(AutoTrees({}, kLimits, file, "key").problem(), "");
+    EXPECT_EQ(AutoTrees(tree::TreeFamily({}, kLimits), file, "key").problem(), "");
   }
 }
 

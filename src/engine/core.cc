@@ -84,6 +84,7 @@ int32_t Core::TreeRows(const GenerationRequest& request, int32_t planned) const 
 int32_t Core::TreeSlots(const GenerationRequest& request, const TreePlan& tree, int32_t rows) const {
   if (!request.use_drafter) return rows;
   if (tree.is_dynamic) return std::max(rows, draft::SlotsOf(tree.dynamic));
+  if (tree.auto_trees != nullptr && tree.auto_trees->grows()) return std::max(rows, tree.auto_trees->max_slots());
   return tree.is_beam ? std::max(rows, draft::SlotsOf(tree.beam)) : rows;
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -64,6 +66,11 @@ bool IsByHeads(const tree::TokenTree& tree) {
   return tree.source == DraftSource::kHeads || tree.source == DraftSource::kBase;
 }
 
+// Can the tree grow as far as it was chosen to?
+bool FitsIn(const DynamicTreeOptions& grown, const draft::Budget& budget) {
+  return grown.nodes <= budget.max_nodes && grown.depth <= budget.max_depth;
+}
+
 }  // namespace
 
 Stepper::Stepper(const StepContext& context)
@@ -117,6 +124,14 @@ void Stepper::ObserveTree(double milliseconds) {
     all_as_chosen_ = all_as_chosen_ && !part->error;
   }
   if (!all_as_chosen_) return;
+  TakeWalks();
+  grown_.clear();
+  if (auto_trees_->grows()) TakeGrown();
+  chooser_->Observe({.milliseconds = milliseconds, .walks = walks_, .grown = grown_});
+}
+
+// By which children the verifier went.
+void Stepper::TakeWalks() {
   walks_.resize(trees_.size());
   for (size_t t = 0; t < trees_.size(); ++t) {
     const tree::Topology& topology = trees_[t]->sequence->tree().topology;
@@ -126,16 +141,40 @@ void Stepper::ObserveTree(double milliseconds) {
       walks_[t].push_back({.num_children = topology.num_children()[static_cast<size_t>(node)]});
     }
   }
-  chooser_->Observe({.milliseconds = milliseconds, .walks = walks_});
+}
+
+// Which of the drafted nodes, best first, were accepted.
+void Stepper::TakeGrown() {
+  grown_.resize(trees_.size());
+  for (size_t t = 0; t < trees_.size(); ++t) {
+    const tree::TokenTree& tree = trees_[t]->sequence->tree();
+    std::vector<tree::NodeId> order(tree.tokens.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (!tree.scores.empty()) {
+      std::ranges::stable_sort(order, std::greater(),
+                               [&](tree::NodeId node) { return tree.scores[static_cast<size_t>(node)]; });
+    }
+    grown_[t].clear();
+    for (const tree::NodeId node : order) {
+      if (node == 0) continue;
+      grown_[t].push_back({.depth = tree.topology.depth()[static_cast<size_t>(node)],
+                           .accepted = std::ranges::find(verdicts_[t].path, node) != verdicts_[t].path.end()});
+    }
+  }
 }
 
 draft::DraftKv Stepper::DraftKvOf(const Part& part) const {
   return {.table = &part.sequence->table(), .first_layer = context_.base_layers.first + context_.base_layers.count};
 }
 
+const DynamicTreeOptions* Stepper::GrownOf(const Part& part) const {
+  return part.auto_trees != nullptr ? part.auto_trees->grown(chooser_->Next()) : part.dynamic;
+}
+
 draft::ProposeInput Stepper::ProposalOf(const Part& part) const {
   sequence::Sequence& sequence = *part.sequence;
   const GenerationRequest& request = sequence.request();
+  const DynamicTreeOptions* const grown = GrownOf(part);
   return {.state = sequence.draft_state(),
           .kv = DraftKvOf(part),
           .prompt = request.prompt_ids,
@@ -146,11 +185,11 @@ draft::ProposeInput Stepper::ProposalOf(const Part& part) const {
           .draws = sequence.draws(),
           .budget = {.max_nodes = part.tree_rows - 1,
                      .max_depth = sequence.depth_room(),
-                     .max_slots = part.dynamic != nullptr ? draft::SlotsOf(*part.dynamic)
-                                  : part.beam != nullptr  ? draft::SlotsOf(*part.beam)
-                                                          : part.tree_rows},
+                     .max_slots = grown != nullptr       ? draft::SlotsOf(*grown)
+                                  : part.beam != nullptr ? draft::SlotsOf(*part.beam)
+                                                         : part.tree_rows},
           .shape = part.auto_trees != nullptr ? &part.auto_trees->shape(chooser_->Next()) : part.shape,
-          .dynamic = part.dynamic,
+          .dynamic = grown,
           .beam = part.beam,
           .min_probability = request.draft_p_min,
           .tree = &sequence.tree()};
@@ -170,7 +209,8 @@ void Stepper::Draft() {
   if (!proposals_.empty()) context_.drafter->Propose(proposals_);
   for (const draft::ProposeInput& proposal : proposals_) {
     HYDRANT_CHECK(proposal.tree->topology.num_nodes() - 1 <= proposal.budget.max_nodes);
-    const bool whole = proposal.shape == nullptr || proposal.shape->FitsIn(proposal.budget);
+    const bool whole = (proposal.shape == nullptr || proposal.shape->FitsIn(proposal.budget)) &&
+                       (proposal.dynamic == nullptr || FitsIn(*proposal.dynamic, proposal.budget));
     all_as_chosen_ = all_as_chosen_ && IsByHeads(*proposal.tree) && whole;
   }
 }

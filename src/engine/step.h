@@ -55,7 +55,10 @@ class Stepper {
  private:
   void ChooseTree(const StepKind& kind);
   void ObserveTree(double milliseconds);
+  void TakeWalks();
+  void TakeGrown();
   draft::DraftKv DraftKvOf(const Part& part) const;
+  const DynamicTreeOptions* GrownOf(const Part& part) const;
   draft::ProposeInput ProposalOf(const Part& part) const;
   void Draft();
   void LayOutPrompts();
@@ -78,6 +81,7 @@ class Stepper {
   StepKind kind_;
   bool all_as_chosen_ = false;  // no prompts, and each sequence drafted the whole chosen tree
   std::vector<std::vector<tree::VisitedNode>> walks_;
+  std::vector<std::vector<tree::GrownNode>> grown_;
   model::RowBatch batch_;
   model::ForwardOutput output_;
   std::vector<int32_t> first_row_, first_logits_;    // [trees] in the batch

@@ -91,7 +91,10 @@ std::unique_ptr<AutoTrees> MakeAutoTrees(load::LoadedModel& loaded, const tree::
     key = TreeKey(loaded);
     file = FileFor(options.tree_memory, key);
   }
-  auto trees = std::make_unique<AutoTrees>(own, limits, file, key);
+  // Trees of the folder's own are shapes, and are tried as such.
+  const bool grows = loaded.drafter->GrowsTrees() && own.empty();
+  auto trees =
+      std::make_unique<AutoTrees>(grows ? tree::GrownFamily(limits) : tree::TreeFamily(own, limits), file, key);
   if (!trees->problem().empty()) loaded.info.warnings.push_back(trees->problem());
   return trees;
 }

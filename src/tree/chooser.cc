@@ -2,7 +2,6 @@
 #include "tree/chooser.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -23,44 +22,30 @@ constexpr int32_t kProbe = 2;        // steps until a probe is judged
 constexpr double kDecay = 0.9946;    // per drafting step, of what was seen before: half of it counts after 128
 constexpr double kProbeMemory = 8;   // steps that earlier observations weigh after a pause
 
-// Belief about acceptance before anything was seen: the chance that the base chooses the candidate of a rank, if it
-// chose none of the ranks before. (The rates of the embedded model's Medusa and Hydra heads and of Vicuna's published
-// heads are close to it.)
-constexpr std::array<double, 10> kRankPrior = {.6, .3, .2, .15, .12, .1, .09, .08, .07, .06};
-constexpr double kPriorSteps = 1;  // steps that this belief weighs for the first candidate
-constexpr double kRankSteps = 4;   // the same for the other candidates
-constexpr double kNodeSteps = 4;   // steps that the mean of a rank weighs for a single node of that rank
-
 // Belief about cost before anything was measured, in plain steps: of each row, and of each level of heads.
 constexpr double kRowCost = 0.02, kLevelCost = 0.04;
 
 }  // namespace
 
-TreeChooser::TreeChooser(std::span<const NamedTopology> family)
-    : family_(family), times_(family.size()), looks_(family.size()) {
-  HYDRANT_CHECK(!family.empty() && family.front().topology.num_nodes() == 1);
-  forest_.emplace_back();
-  for (const NamedTopology& tree : family) AddToForest(tree.topology);
+TreeChooser::Yields TreeChooser::YieldsOf(std::span<const FamilyTree> family) {
+  const bool grows = std::ranges::any_of(family, [](const FamilyTree& tree) { return tree.grown.nodes > 0; });
+  if (grows) {
+    GrownYields yields;
+    for (const FamilyTree& tree : family) yields.Add(tree.grown);
+    return yields;
+  }
+  ShapeYields yields;
+  for (const FamilyTree& tree : family) yields.Add(tree.topology);
+  return yields;
+}
+
+TreeChooser::TreeChooser(std::span<const FamilyTree> family)
+    : family_(family), times_(family.size()), looks_(family.size()), seen_(YieldsOf(family)) {
+  HYDRANT_CHECK(!family.empty() && family.front().num_drafted() == 0);
   UpdateYields();
 }
 
-void TreeChooser::AddToForest(const Topology& topology) {
-  std::vector<int32_t> index(static_cast<size_t>(topology.num_nodes()), 0);  // in the forest, of each node
-  for (size_t node = 1; node < index.size(); ++node) {
-    const int32_t parent = index[static_cast<size_t>(topology.parent()[node])], rank = topology.child_rank()[node];
-    std::vector<int32_t>& siblings = forest_[static_cast<size_t>(parent)].children;
-    if (static_cast<size_t>(rank) == siblings.size()) {  // siblings come in order
-      siblings.push_back(static_cast<int32_t>(forest_.size()));
-      forest_.push_back({.parent = parent, .rank = rank, .children = {}});
-    }
-    index[node] = forest_[static_cast<size_t>(parent)].children[static_cast<size_t>(rank)];
-  }
-  index.erase(index.begin());
-  nodes_.push_back(std::move(index));
-}
-
 void TreeChooser::Observe(const StepOutcome& outcome) {
-  HYDRANT_CHECK(!outcome.walks.empty());
   Look& look = looks_[static_cast<size_t>(next_)];
   ++look.steps;
   ++step_;
@@ -73,18 +58,9 @@ void TreeChooser::Observe(const StepOutcome& outcome) {
   if (next_ != 0) {
     ++drafting_steps_;
     ++steps_since_pause_;
-    for (Node& node : forest_) {
-      node.offered *= kDecay;
-      node.accepted *= kDecay;
-    }
-    size_t tokens = 0;
-    for (const std::vector<VisitedNode>& walk : outcome.walks) {
-      TakeWalk(walk);
-      tokens += walk.size();
-    }
+    const double tokens = TakeOutcome(outcome);
     UpdateYields();
-    const auto sequences = static_cast<double>(outcome.walks.size());
-    const bool lost = static_cast<double>(tokens) < CostOf(next_) * sequences;
+    const bool lost = tokens < CostOf(next_);
     losses_ = lost ? losses_ + 1 : 0;
     if (probe_left_ > 0) --probe_left_;
   }
@@ -100,55 +76,30 @@ void TreeChooser::Observe(const StepOutcome& outcome) {
   if (!catches_up) last_tree_ = taken;
 }
 
-void TreeChooser::TakeWalk(std::span<const VisitedNode> walk) {
-  int32_t node = 0;
-  for (const VisitedNode& visited : walk) {
-    const std::vector<int32_t>& children = forest_[static_cast<size_t>(node)].children;
-    const int32_t seen = visited.accepted < 0 ? visited.num_children : visited.accepted + 1;
-    for (int32_t rank = 0; rank < seen && static_cast<size_t>(rank) < children.size(); ++rank) {
-      Node& child = forest_[static_cast<size_t>(children[static_cast<size_t>(rank)])];
-      child.offered += 1;
-      if (rank == visited.accepted) child.accepted += 1;
+// Returns the tokens that a sequence got in the mean.
+double TreeChooser::TakeOutcome(const StepOutcome& outcome) {
+  HYDRANT_CHECK(!outcome.walks.empty());
+  std::visit([](auto& seen) { seen.Decay(kDecay); }, seen_);
+  size_t tokens = 0;
+  for (size_t s = 0; s < outcome.walks.size(); ++s) {
+    tokens += outcome.walks[s].size();
+    if (auto* const shapes = std::get_if<ShapeYields>(&seen_)) {
+      shapes->Take(outcome.walks[s]);
+    } else {
+      HYDRANT_CHECK(outcome.grown.size() == outcome.walks.size());
+      std::get<GrownYields>(seen_).Take(outcome.walks[s], outcome.grown[s], family_[static_cast<size_t>(next_)].grown);
     }
-    if (visited.accepted < 0 || static_cast<size_t>(visited.accepted) >= children.size()) return;
-    node = children[static_cast<size_t>(visited.accepted)];
   }
+  return static_cast<double>(tokens) / static_cast<double>(outcome.walks.size());
 }
 
-// A node's chance of acceptance: its own rate, drawn towards the rate of all nodes of its rank, which in turn is drawn
-// towards the belief.
 void TreeChooser::UpdateYields() {
-  std::array<double, kRankPrior.size()> offered{}, accepted{}, by_rank{};
-  const auto slot = [](const Node& node) { return std::min(static_cast<size_t>(node.rank), kRankPrior.size() - 1); };
-  for (size_t i = 1; i < forest_.size(); ++i) {
-    offered[slot(forest_[i])] += forest_[i].offered;
-    accepted[slot(forest_[i])] += forest_[i].accepted;
-  }
-  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    // Belief in the other candidates follows the first one's rate: heads that miss with it miss with the others too.
-    const double belief = rank == 0 ? kRankPrior[0] : kRankPrior[rank] * std::min(1.3, by_rank[0] / kRankPrior[0]);
-    const double steps = rank == 0 ? kPriorSteps : kRankSteps;
-    by_rank[rank] = (accepted[rank] + steps * belief) / (offered[rank] + steps);
-  }
-  std::vector<double> reached(forest_.size(), 1);
-  for (size_t i = 0; i < forest_.size(); ++i) {
-    double left = reached[i];  // chance that the walk is here and has taken no child so far
-    for (const int32_t child : forest_[i].children) {
-      const Node& node = forest_[static_cast<size_t>(child)];
-      const double chance = (node.accepted + kNodeSteps * by_rank[slot(node)]) / (node.offered + kNodeSteps);
-      reached[static_cast<size_t>(child)] = left * chance;
-      left *= 1 - chance;
-    }
-  }
-  yields_.assign(family_.size(), 1);
-  for (size_t tree = 0; tree < family_.size(); ++tree) {
-    for (const int32_t node : nodes_[tree]) yields_[tree] += reached[static_cast<size_t>(node)];
-  }
+  yields_ = std::visit([](const auto& seen) { return seen.Tokens(); }, seen_);
 }
 
 double TreeChooser::BelievedExcess(int32_t tree) const {
-  const Topology& topology = family_[static_cast<size_t>(tree)].topology;
-  return kRowCost * (topology.num_nodes() - 1) + kLevelCost * topology.max_depth();
+  const FamilyTree& drafted = family_[static_cast<size_t>(tree)];
+  return kRowCost * drafted.num_drafted() + kLevelCost * drafted.depth();
 }
 
 // A tree's measured cost. Without one, an estimate from the two measured trees whose believed costs are next to its
@@ -235,15 +186,6 @@ int32_t TreeChooser::RivalOf(int32_t best) const {
   return rival;
 }
 
-void TreeChooser::Forget(double steps) {
-  const double seen = forest_.front().children.empty() ? 0 : forest_[1].offered;
-  if (seen <= steps) return;
-  for (Node& node : forest_) {
-    node.offered *= steps / seen;
-    node.accepted *= steps / seen;
-  }
-}
-
 void TreeChooser::Pause() {
   if (steps_since_pause_ >= kFirstPause) pause_ = kFirstPause;  // drafting paid for a while
   paused_until_ = step_ + pause_;
@@ -267,7 +209,7 @@ void TreeChooser::Choose() {
     return;
   }
   if (step_ == paused_until_) {
-    Forget(kProbeMemory);
+    std::visit([](auto& seen) { seen.Forget(kProbeMemory); }, seen_);
     UpdateYields();
   }
   if (losses_ >= kMostLosses) return Pause();

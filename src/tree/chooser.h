@@ -6,25 +6,21 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/json_fwd.h"
-#include "tree/parse.h"
+#include "tree/family.h"
 #include "tree/step_times.h"
-#include "tree/topology.h"
+#include "tree/yields.h"
 
 namespace hydrant::tree {
 
-// A node that the verifier's walk came to: the root, and each accepted node.
-struct VisitedNode {
-  int32_t num_children = 0;  // in the tree that was verified
-  int32_t accepted = -1;     // the accepted child's rank; -1: none, the walk ends here
-};
-
 // One step of several sequences that all drafted the tree that Next() named.
 struct StepOutcome {
-  double milliseconds = 0;                          // of the whole step
-  std::span<const std::vector<VisitedNode>> walks;  // of each sequence, from the root; one at least
+  double milliseconds = 0;                             // of the whole step
+  std::span<const std::vector<VisitedNode>> walks;     // of each sequence, from the root; one at least
+  std::span<const std::vector<GrownNode>> grown = {};  // of each sequence, where trees grow: the nodes, best first
 };
 
 // What is expected of one tree of the family.
@@ -38,8 +34,8 @@ struct TreeEstimate {
 
 class TreeChooser {
  public:
-  // `family`: the root alone first (family.h). Must outlive this.
-  explicit TreeChooser(std::span<const NamedTopology> family);
+  // `family`: the root alone first (family.h), then trees in shapes, or trees that grow. Must outlive this.
+  explicit TreeChooser(std::span<const FamilyTree> family);
 
   // The tree of the next step; 0 = nothing is drafted. The same until Observe.
   int32_t Next() const { return next_; }
@@ -69,18 +65,10 @@ class TreeChooser {
     int64_t gap = 32;   // steps until then
     int64_t next = 0;   // when that is
   };
-  // A node of any tree of the family.
-  struct Node {
-    int32_t parent = -1;
-    int32_t rank = 0;
-    std::vector<int32_t> children;     // by rank
-    double offered = 0, accepted = 0;  // decayed; offered: the walk reached the parent and took no earlier sibling
-  };
+  using Yields = std::variant<ShapeYields, GrownYields>;
 
-  void AddToForest(const Topology& topology);
-  std::vector<int32_t> PathOf(int32_t node) const;
-  int32_t NodeAt(std::span<const int64_t> path) const;
-  void TakeWalk(std::span<const VisitedNode> walk);
+  static Yields YieldsOf(std::span<const FamilyTree> family);
+  double TakeOutcome(const StepOutcome& outcome);
   void UpdateYields();
   bool IsMeasured(int32_t tree) const { return times_.count(static_cast<size_t>(tree)) > 0; }
   double BelievedExcess(int32_t tree) const;
@@ -89,16 +77,14 @@ class TreeChooser {
   bool MayTry(int32_t tree) const;
   int32_t BestOf(int32_t first) const;
   int32_t RivalOf(int32_t best) const;
-  void Forget(double steps);
   void Pause();
   void Choose();
 
-  std::span<const NamedTopology> family_;
-  StepTimes times_;                          // [family]
-  std::vector<Look> looks_;                  // [family]
-  std::vector<std::vector<int32_t>> nodes_;  // [family] of [drafted nodes]: each one's index in forest_
-  std::vector<double> yields_;               // [family] tokens per step
-  std::vector<Node> forest_;                 // the root first, parents before children
+  std::span<const FamilyTree> family_;
+  StepTimes times_;          // [family]
+  std::vector<Look> looks_;  // [family]
+  Yields seen_;
+  std::vector<double> yields_;  // [family] tokens per step
   int64_t plain_in_a_row_ = 0;
   bool learned_ = false;
   bool checking_ = false;  // does the next step repeat the tree before an odd time?

@@ -35,32 +35,19 @@ JsonView ListIn(const JsonView& object, std::string_view key) {
   return list;
 }
 
+bool IsSame(const FamilyTree& tree, const JsonView& entry) {
+  if (tree.grown.nodes == 0) return !entry.Has("nodes") && Json(tree.topology.Paths()) == entry.At("choices").raw();
+  return entry.Has("nodes") && entry.At("nodes").raw() == tree.grown.nodes &&
+         entry.At("depth").raw() == tree.grown.depth;
+}
+
 }  // namespace
-
-std::vector<int32_t> TreeChooser::PathOf(int32_t node) const {
-  std::vector<int32_t> path;
-  for (; node > 0; node = forest_[static_cast<size_t>(node)].parent) {
-    path.push_back(forest_[static_cast<size_t>(node)].rank);
-  }
-  std::ranges::reverse(path);
-  return path;
-}
-
-int32_t TreeChooser::NodeAt(std::span<const int64_t> path) const {
-  int32_t node = 0;
-  for (const int64_t rank : path) {
-    const std::vector<int32_t>& children = forest_[static_cast<size_t>(node)].children;
-    if (static_cast<size_t>(rank) >= children.size()) return -1;
-    node = children[static_cast<size_t>(rank)];
-  }
-  return node;
-}
 
 Json TreeChooser::Learned() const {
   Json json = {{"paused", std::max<int64_t>(paused_until_ - step_, 0)},  // plain steps that are left of the pause
                {"pause", pause_},
                {"trees", Json::array()},
-               {"nodes", Json::array()}};
+               {"nodes", std::visit([](const auto& seen) { return seen.Learned(); }, seen_)}};
   for (size_t tree = 0; tree < family_.size(); ++tree) {
     if (times_.count(tree) == 0) continue;
     json["trees"].push_back({{"name", family_[tree].name},
@@ -70,44 +57,30 @@ Json TreeChooser::Learned() const {
                              {"cost", std::clamp(times_.Cost(tree), kLeastCost, kMostCost)},
                              {"doubt", times_.Doubt(tree)},
                              {"tokens_per_step", yields_[tree]}});
-  }
-  for (size_t node = 1; node < forest_.size(); ++node) {
-    if (forest_[node].offered < 0.01) continue;
-    json["nodes"].push_back({{"path", PathOf(static_cast<int32_t>(node))},
-                             {"offered", forest_[node].offered},
-                             {"accepted", forest_[node].accepted}});
+    if (family_[tree].grown.nodes == 0) continue;
+    json["trees"].back().update({{"nodes", family_[tree].grown.nodes}, {"depth", family_[tree].grown.depth}});
   }
   return json;
 }
 
 void TreeChooser::Learn(const JsonView& learned) {
   TreeChooser next = *this;  // so that a bad file changes nothing
-  const JsonView trees = ListIn(learned, "trees"), nodes = ListIn(learned, "nodes");
+  const JsonView trees = ListIn(learned, "trees");
   for (size_t i = 0; i < trees.Size(); ++i) {
     const JsonView entry = trees.At(i);
     const double milliseconds = NumberIn(entry.At("milliseconds"), kLeastTime, kMostTime);
     const double cost = NumberIn(entry.At("cost"), kLeastCost, kMostCost);
     const double doubt = NumberIn(entry.At("doubt"), 0, 10);
     const int64_t steps = entry.At("steps").Int(1, int64_t{1} << 50);
-    const Json& choices = entry.At("choices").raw();
-    const auto same = [&](const NamedTopology& tree) { return Json(tree.topology.Paths()) == choices; };
-    const auto tree = std::ranges::find_if(family_, same);
+    const auto tree = std::ranges::find_if(family_, [&](const FamilyTree& one) { return IsSame(one, entry); });
     if (tree == family_.end()) continue;
     const auto index = static_cast<size_t>(tree - family_.begin());
     next.times_.Recall(index, index == 0 ? milliseconds : cost, std::hypot(doubt, kOtherDay), steps);
   }
-  for (size_t i = 0; i < nodes.Size(); ++i) {
-    const JsonView entry = nodes.At(i);
-    const double offered = NumberIn(entry.At("offered"), 0, 1e6);
-    const double accepted = NumberIn(entry.At("accepted"), 0, offered);
-    const int32_t node = NodeAt(entry.At("path").IntList(0, Topology::kMaxNodes));
-    if (node <= 0) continue;
-    next.forest_[static_cast<size_t>(node)].offered = offered;
-    next.forest_[static_cast<size_t>(node)].accepted = accepted;
-  }
+  std::visit([&](auto& seen) { seen.Learn(learned.At("nodes")); }, next.seen_);
   const int64_t paused = learned.At("paused").Int(0, kLongestPause);
   next.pause_ = std::min(learned.At("pause").Int(kFirstPause, kLongestPause), kLongestLearnedPause);
-  next.Forget(kLearnedSteps);
+  std::visit([](auto& seen) { seen.Forget(kLearnedSteps); }, next.seen_);
   next.UpdateYields();
   int64_t drafted = 0;
   for (size_t tree = 1; tree < family_.size(); ++tree) drafted += next.times_.count(tree);

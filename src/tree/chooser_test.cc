@@ -54,7 +54,7 @@ std::vector<VisitedNode> Walk(const Topology& tree, const World& world, std::mt1
 }
 
 // Milliseconds of `tokens` tokens; with a fixed tree, or the chooser's where `fixed` is negative.
-double Decode(TreeChooser& chooser, std::span<const NamedTopology> family, const World& world, int tokens,
+double Decode(TreeChooser& chooser, std::span<const FamilyTree> family, const World& world, int tokens,
               std::mt19937& random, int32_t fixed = -1) {
   double total = 0;
   std::vector<std::vector<VisitedNode>> walks(1);
@@ -76,7 +76,7 @@ struct Speeds {
 
 Speeds Measure(const World& world, int tokens = 256) {
   constexpr int kRepeats = 200;
-  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
+  const std::vector<FamilyTree> family = TreeFamily({}, kFourHeads);
   double plain = 0, first = 0, second = 0;
   std::mt19937 random(1);
   for (int i = 0; i < kRepeats; ++i) {
@@ -123,7 +123,7 @@ TEST(TreeChooserTest, HeadsThatPayComeNearTheBestTree) {
 }
 
 // Feeds steps until `count` are done, with nothing accepted; the trees that were asked for.
-std::vector<int32_t> LosingSteps(TreeChooser& chooser, std::span<const NamedTopology> family, int count) {
+std::vector<int32_t> LosingSteps(TreeChooser& chooser, std::span<const FamilyTree> family, int count) {
   std::vector<int32_t> asked;
   for (int i = 0; i < count; ++i) {
     asked.push_back(chooser.Next());
@@ -135,7 +135,7 @@ std::vector<int32_t> LosingSteps(TreeChooser& chooser, std::span<const NamedTopo
 }
 
 TEST(TreeChooserTest, GivesUpAfterEightLosingStepsAndProbesAfterLongerAndLongerPauses) {
-  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
+  const std::vector<FamilyTree> family = TreeFamily({}, kFourHeads);
   TreeChooser chooser(family);
   const std::vector<int32_t> asked = LosingSteps(chooser, family, 300);
   EXPECT_THAT(std::vector(asked.begin(), asked.begin() + 4), testing::ElementsAre(0, 2, 0, 2));
@@ -154,7 +154,7 @@ TEST(TreeChooserTest, GivesUpAfterEightLosingStepsAndProbesAfterLongerAndLongerP
 }
 
 TEST(TreeChooserTest, DraftsAgainWhenTheTextBecomesEasy) {
-  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
+  const std::vector<FamilyTree> family = TreeFamily({}, kFourHeads);
   TreeChooser chooser(family);
   LosingSteps(chooser, family, 100);
   std::mt19937 random(3);
@@ -165,7 +165,7 @@ TEST(TreeChooserTest, DraftsAgainWhenTheTextBecomesEasy) {
 }
 
 TEST(TreeChooserTest, AMachineThatSlowsDownAsAWholeChangesNothing) {
-  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
+  const std::vector<FamilyTree> family = TreeFamily({}, kFourHeads);
   TreeChooser chooser(family);
   std::mt19937 random(5);
   Decode(chooser, family, {.cost = Staircase, .chance = kGood, .noise = 0}, 400, random);
@@ -179,7 +179,7 @@ TEST(TreeChooserTest, AMachineThatSlowsDownAsAWholeChangesNothing) {
 // Hundreds of plain steps must not blur what a drafting step takes: the times that plain ones are compared with must be
 // as often too long as too short.
 TEST(TreeChooserTest, LongPausesKeepTheCostsOfTrees) {
-  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
+  const std::vector<FamilyTree> family = TreeFamily({}, kFourHeads);
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     TreeChooser chooser(family);
     std::mt19937 random(seed);
@@ -190,7 +190,7 @@ TEST(TreeChooserTest, LongPausesKeepTheCostsOfTrees) {
 
 // What plain steps take decides whether drafting is given up: a busy moment at the beginning must not blur it for good.
 TEST(TreeChooserTest, ABusyMomentAtTheBeginningIsForgotten) {
-  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
+  const std::vector<FamilyTree> family = TreeFamily({}, kFourHeads);
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     TreeChooser chooser(family);
     std::mt19937 random(seed);
@@ -206,7 +206,7 @@ TEST(TreeChooserTest, ABusyMomentAtTheBeginningIsForgotten) {
 // Whatever a run sees of the machine's speed, the next begins with the same costs: forty runs, each on a machine of
 // another speed, some of whose steps are disturbed.
 TEST(TreeChooserTest, WhatIsLearnedDoesNotDriftFromRunToRun) {
-  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
+  const std::vector<FamilyTree> family = TreeFamily({}, kFourHeads);
   for (const auto& chance : {kGood, kPoor, kNever}) {
     std::mt19937 random(11);
     base::Json learned = TreeChooser(family).Learned();
@@ -228,7 +228,7 @@ TEST(TreeChooserTest, WhatIsLearnedDoesNotDriftFromRunToRun) {
 
 // Runs shorter than a pause carry it on, so that drafting is tried again some day.
 TEST(TreeChooserTest, ShortRunsSeeTheEndOfAPause) {
-  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
+  const std::vector<FamilyTree> family = TreeFamily({}, kFourHeads);
   TreeChooser first(family);
   LosingSteps(first, family, 60);
   base::Json learned = first.Learned();
@@ -245,8 +245,8 @@ TEST(TreeChooserTest, ShortRunsSeeTheEndOfAPause) {
 }
 
 TEST(TreeChooserTest, WithoutHeadsOrWithOddTimesItStillAnswers) {
-  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
-  TreeChooser alone(std::span<const NamedTopology>(family).first(1));
+  const std::vector<FamilyTree> family = TreeFamily({}, kFourHeads);
+  TreeChooser alone(std::span<const FamilyTree>(family).first(1));
   const std::vector<VisitedNode> walk = {{.num_children = 0}};
   for (int i = 0; i < 10; ++i) alone.Observe({.milliseconds = 1, .walks = std::span(&walk, 1)});
   EXPECT_EQ(alone.Next(), 0);
@@ -265,12 +265,12 @@ TEST(TreeChooserTest, WithoutHeadsOrWithOddTimesItStillAnswers) {
 }
 
 TEST(TreeChooserTest, WhatWasLearnedIsCheckedAndUnknownTreesArePassedOver) {
-  const std::vector<NamedTopology> family = TreeFamily({}, kFourHeads);
+  const std::vector<FamilyTree> family = TreeFamily({}, kFourHeads);
   TreeChooser chooser(family);
   std::mt19937 random(9);
   Decode(chooser, family, {.cost = Flat, .chance = kGood, .noise = 0}, 200, random);
   const base::Json learned = chooser.Learned();
-  const std::vector<NamedTopology> small = TreeFamily({}, {.num_heads = 2, .vocab_size = 1000, .max_nodes = 512});
+  const std::vector<FamilyTree> small = TreeFamily({}, {.num_heads = 2, .vocab_size = 1000, .max_nodes = 512});
   TreeChooser fewer(small);
   fewer.Learn(base::JsonView(learned, "learned"));
   EXPECT_GT(fewer.Best(), 0);

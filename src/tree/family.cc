@@ -41,20 +41,20 @@ bool IsChain(const std::vector<int32_t>& path) {
   return std::ranges::all_of(path, [](int32_t rank) { return rank == 0; });
 }
 
-void AddIfNew(const std::string& name, Topology topology, const Limits& limits, std::vector<NamedTopology>& family) {
+void AddIfNew(const std::string& name, Topology topology, const Limits& limits, std::vector<FamilyTree>& family) {
   topology = topology.CutToDepth(std::min(limits.num_heads, topology.max_depth()));
   if (topology.num_nodes() > limits.max_nodes) return;
   for (int32_t depth = 0; depth < topology.max_depth(); ++depth) {
     if (topology.max_children_at(depth) > limits.vocab_size) return;
   }
   const bool known = std::ranges::any_of(family, [&](const auto& other) { return other.topology == topology; });
-  if (!known) family.push_back({name, std::move(topology)});
+  if (!known) family.push_back({.name = name, .topology = std::move(topology)});
 }
 
 }  // namespace
 
-std::vector<NamedTopology> TreeFamily(std::span<const NamedTopology> own, const Limits& limits) {
-  std::vector<NamedTopology> family;
+std::vector<FamilyTree> TreeFamily(std::span<const NamedTopology> own, const Limits& limits) {
+  std::vector<FamilyTree> family;
   AddIfNew("nothing", Topology(), limits, family);
   Paths paths;
   for (int32_t depth = 1; depth <= std::min(limits.num_heads, kDeepestChain); ++depth) {
@@ -72,6 +72,27 @@ std::vector<NamedTopology> TreeFamily(std::span<const NamedTopology> own, const 
   }
   for (const NamedTopology& tree : own) {
     AddIfNew(tree.name.substr(tree.name.rfind('/') + 1), tree.topology, limits, family);  // a file without its folder
+  }
+  return family;
+}
+
+std::vector<FamilyTree> GrownFamily(const Limits& limits) {
+  // Nodes that a level goes on from, at most. (EAGLE's top_k.)
+  constexpr int32_t kWidth = 10;
+  struct Size {
+    int32_t nodes, depth;
+  };
+  // About in the order of what they cost. The second one opens (TreeChooser).
+  constexpr std::array<Size, 20> kSizes = {{{1, 1}, {2, 2},  {2, 1},  {4, 1},  {4, 2},  {3, 3},  {6, 3},
+                                            {8, 2}, {4, 4},  {8, 4},  {12, 3}, {6, 6},  {16, 4}, {12, 6},
+                                            {8, 8}, {24, 6}, {16, 8}, {32, 8}, {48, 8}, {63, 8}}};
+  std::vector<FamilyTree> family = {{.name = "nothing", .topology = {}}};
+  for (const auto& [nodes, depth] : kSizes) {
+    if (depth > limits.num_heads || nodes >= limits.max_nodes) continue;
+    const std::string name =
+        std::to_string(nodes) + (nodes == 1 ? " node" : " nodes") + " of depth " + std::to_string(depth);
+    family.push_back(
+        {.name = name, .topology = {}, .grown = {.nodes = nodes, .depth = depth, .width = std::min(kWidth, nodes)}});
   }
   return family;
 }
