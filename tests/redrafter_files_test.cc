@@ -63,7 +63,7 @@ TEST(RedrafterFiles, WhatIsWrongIsNamed) {
   refused("'rnn_u.bias'", [](RedrafterFolder& f) { f.config["rnn"] = false; });
   refused("'hidden_size' is 32, expected the base's 64", [](RedrafterFolder& f) { f.config["hidden_size"] = 32; });
   refused("'vocab_size' is 500, expected the base's 512", [](RedrafterFolder& f) { f.config["vocab_size"] = 500; });
-  refused("'lm_head.1.weight' is missing", [](RedrafterFolder& f) { f.config["num_draft_layers"] = 1; });
+  refused("'num_draft_layers' is 1, expected 2", [](RedrafterFolder& f) { f.config["num_draft_layers"] = 1; });
   refused("'num_draft_layers' is 65", [](RedrafterFolder& f) { f.config["num_draft_layers"] = 65; });
   refused("'exit_dim' is 0", [](RedrafterFolder& f) { f.config["exit_dim"] = 0; });
   refused("'rnn' is 3, expected true or false", [](RedrafterFolder& f) { f.config["rnn"] = 3; });

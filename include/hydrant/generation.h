@@ -165,8 +165,9 @@ struct GenerationRequest {
   std::string tree = {};
   DynamicTreeOptions dynamic = {};  // of the tree "dynamic"
   BeamOptions beam = {};            // of the tree "beam"
-  // Where no tree is named: > 0: a chain of so many tokens. 0: under the rejection rule a chain of 4, or as many as the
-  // heads have; else as EngineOptions::tree says.
+  // Where `tree` is empty: > 0: a chain of so many tokens, unless EngineOptions::tree is "dynamic". 0: as
+  // EngineOptions::tree says, or where that is empty, too, under the rejection rule a chain of 4, or as many as the
+  // heads have.
   int32_t draft_depth = 0;
   int32_t max_nodes = 0;  // drafted tokens of a step, at most; 0: as many as the tree has
   // Requests of one scope use each other's keys and values where their texts begin alike, and compute only what is new.

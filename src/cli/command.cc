@@ -39,7 +39,8 @@ constexpr std::array<Command, 9> kCommands = {{
 }};
 
 constexpr const char* kOverview =
-    "Hydrant: draft-head speculative decoding (Hydra, Hydra++, Medusa) on CPUs, exact by default.\n";
+    "Hydrant: speculative decoding on CPUs with draft heads (Hydra, Medusa, EAGLE and others) or a\n"
+    "draft model, exact by default.\n";
 
 int PrintVersion() {
   Print(fmt::format("hydrant {}\ncpu target: {}\n", HYDRANT_VERSION, kernels::KernelsFor("auto").name));

@@ -249,9 +249,10 @@ void ValidateRequest(const GenerationRequest& request) {
   }
   const bool has_texts = !request.prediction_ids.empty() || !request.draft_ids.empty();
   if (has_texts && request.accept.rule != AcceptRule::kExact) {
-    throw UserError(std::string("prediction_ids or draft_ids are given with the ") + NameOf(request.accept.rule) +
-                        " rule, whose text would depend on them",
-                    "use the exact rule, or leave them out");
+    throw UserError(std::string(request.prediction_ids.empty() ? "GenerationRequest::draft_ids"
+                                                               : "GenerationRequest::prediction_ids") +
+                        " is given with the " + NameOf(request.accept.rule) + " rule, whose text would depend on it",
+                    "use the exact rule, or leave it out");
   }
   const bool penalized =
       sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 || sampling.frequency_penalty != 0;

@@ -155,12 +155,11 @@ TreePlan Trees::Beam(const GenerationRequest& request) const {
 TreePlan Trees::ChainOf(int32_t depth) const {
   const std::string name = "chain of " + std::to_string(depth);
   const std::vector<std::vector<int32_t>> path(1, std::vector<int32_t>(static_cast<size_t>(depth), 0));
-  return Fixed({.name = name, .topology = tree::Topology::FromPaths(path)}, "tree '" + name + "'");
+  return Fixed({.name = name, .topology = tree::Topology::FromPaths(path)}, "GenerationRequest::draft_depth");
 }
 
 // Of a request for which nobody has named a tree.
 TreePlan Trees::Default(const GenerationRequest& request) const {
-  if (request.draft_depth > 0) return ChainOf(request.draft_depth);
   switch (request.accept.rule) {
     case AcceptRule::kTypical: return default_;
     // The chain that most tools draft by themselves is no longer.
@@ -172,11 +171,14 @@ TreePlan Trees::Default(const GenerationRequest& request) const {
 
 TreePlan Trees::For(const GenerationRequest& request) const {
   if (is_merged_ && request.accept.rule == AcceptRule::kRejection) {
-    throw UserError("the rejection rule needs drafts of one distribution, and " + drafter_ + " draft together",
-                    "use the exact rule, or one EngineOptions::draft");
+    throw UserError("AcceptOptions::rule is \"rejection\", which needs drafts of one distribution, and " + drafter_ +
+                        " draft together",
+                    "use the exact rule");
   }
   const std::string& name = request.tree.empty() ? named_ : request.tree;
   const AcceptRule rule = request.accept.rule;
+  // A chain's length stands against the engine's tree, unless that one has a depth, too.
+  if (request.tree.empty() && request.draft_depth > 0 && name != kDynamic) return ChainOf(request.draft_depth);
   if (name.empty()) return Default(request);
   if (name == kAuto && rule == AcceptRule::kTypical) {
     throw UserError(

@@ -149,10 +149,13 @@ DraftPart PartOf(std::string name, int64_t bytes, PartSamples samples) {
           .of_step = SpreadOf(std::move(samples.of_step)).median};
 }
 
+// Networks that go level by level count what they read while they draft.
+bool GoesByLevel(const HeadsOptions& options) { return options.drafter->GrowsTrees(); }
+
 // One network for all levels (EAGLE, ReDrafter, a draft model).
 bool IsOneNetwork(const HeadsOptions& options) { return options.part_weights.size() <= 2; }
 
-// What each level of one network reads. The last entry is the sum.
+// What each level reads. The last entry is the sum.
 std::vector<int64_t> LevelBytes(const HeadsOptions& options, Draft& draft) {
   std::vector<int64_t> bytes(1, 0);
   int64_t all = 0;
@@ -250,7 +253,7 @@ HeadsResult MeasureHeads(const HeadsOptions& options) {
   Draft draft(options, options.drafter, options.kv_type);
   result.step_bytes = BytesRead(*options.base);
   const std::vector<int64_t> bytes =
-      IsOneNetwork(options) ? LevelBytes(options, draft) : PartBytes(options, draft.depths());
+      GoesByLevel(options) ? LevelBytes(options, draft) : PartBytes(options, draft.depths());
   RooflineProbe probe(options.queue->pool, options.queue->table, bytes.back());
   std::vector<PartSamples> samples(bytes.size());
   std::vector<double> steps, reads;

@@ -141,7 +141,8 @@ Drafters MakeModel(std::string_view shape, const RandomDrafter& what, const mode
   config.vocab_size = base.config.vocab_size;
   model::ModelWeights weights;
   Drafters drafters;
-  if (!MakeRandomModel(config, what.format, *queues.front(), on_progress, &weights)) return drafters;
+  // With the base's own seed a model of its shape would be the base, and always right.
+  if (!MakeRandomModel(config, what.format, *queues.front(), on_progress, &weights, kSeed)) return drafters;
   for (kernels::Queue* queue : queues) {
     drafters.push_back(draft::MakeDraftModel(weights, {}, config.vocab_size, queue));
   }

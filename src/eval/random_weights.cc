@@ -213,12 +213,12 @@ bool RandomWeights::Build(const kernels::Queue& queue, const FillProgress& on_pr
 }
 
 bool MakeRandomModel(const model::ModelConfig& config, quant::WeightFormat format, const kernels::Queue& queue,
-                     const FillProgress& on_progress, model::ModelWeights* weights) {
+                     const FillProgress& on_progress, model::ModelWeights* weights, uint64_t seed) {
   weights->config = config;
   weights->file = "random";
   weights->layers.resize(static_cast<size_t>(config.num_layers));
   weights->final_norm.assign(static_cast<size_t>(config.hidden_size), 1.0F);
-  RandomWeights random(1);
+  RandomWeights random(seed);
   random.AddEmbedding(config.vocab_size, config.hidden_size, &weights->embedding);
   for (model::LayerWeights& layer : weights->layers) random.AddLayer(config, format, &layer);
   random.Add(config.vocab_size, config.hidden_size, model::LmHeadFormat(format), &weights->lm_head);

@@ -70,7 +70,7 @@ void CheckMemory(uint64_t bytes, const std::string& what, const std::string& hin
 // A whole model, with the lm head in the format that the engine takes for it. Throws UserError when there is less
 // memory; false when stopped.
 bool MakeRandomModel(const model::ModelConfig& config, quant::WeightFormat format, const kernels::Queue& queue,
-                     const FillProgress& on_progress, model::ModelWeights* weights);
+                     const FillProgress& on_progress, model::ModelWeights* weights, uint64_t seed = 1);
 
 // Multiplications of one row: outputs x inputs, over all linear layers.
 int64_t MacsPerRow(const model::ModelWeights& weights);

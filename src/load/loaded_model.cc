@@ -2,6 +2,7 @@
 #include "load/loaded_model.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 
@@ -34,8 +35,11 @@ void CheckMoreDrafts(const EngineOptions& options) {
   folders.push_back(options.draft);
   for (size_t i = 0; i < folders.size(); ++i) {
     if (folders[i].empty()) throw UserError("a folder of EngineOptions::draft is empty");
-    if (std::find(folders.begin(), folders.begin() + static_cast<std::ptrdiff_t>(i), folders[i]) !=
-        folders.begin() + static_cast<std::ptrdiff_t>(i)) {
+    std::error_code error;  // a folder that is not there is told when it is read
+    const auto before = folders.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::any_of(folders.begin(), before, [&](const std::string& other) {
+          return other == folders[i] || std::filesystem::equivalent(other, folders[i], error);
+        })) {
       throw UserError("EngineOptions::draft has " + folders[i] + " twice: it would draft the same tree twice",
                       "name each folder once");
     }

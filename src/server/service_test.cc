@@ -208,6 +208,22 @@ TEST_F(ServiceTest, WrongRequestsAreRefusedByTheirField) {
   refused({{"speculation", {{"tree", "/etc/passwd"}}}}, "a preset's name", "speculation.tree");
   refused({{"speculation", {{"tre", "x"}}}}, "speculation.tre", "speculation.tre");
   refused({{"speculation", {{"tree", "dynamic"}}}}, "fill trees of a given shape", "speculation.tree");
+  refused({{"speculation", {{"tree", ""}}}}, "a preset's name", "speculation.tree");
+  refused({{"speculation", {{"tree", "auto"}, {"draft_depth", 2}}}}, "is of the tree \"dynamic\"",
+          "speculation.draft_depth");
+  refused({{"speculation", {{"tree", "auto"}, {"beam_width", 2}}}}, "is of the tree \"beam\"",
+          "speculation.beam_width");
+  refused({{"speculation", {{"beam_width", 3}, {"draft_depth", 2}}}}, "and this one is \"beam\"",
+          "speculation.draft_depth");
+  refused({{"speculation", {{"beam_width", 3}, {"draft_width", 2}}}}, "is of the tree", "speculation.beam_width");
+  refused({{"speculation", {{"draft_depth", 9}}}}, "is 5 deep", "speculation.draft_depth");
+  refused({{"speculation", {{"epsilon", 0.1}}}}, "typical acceptance only", "speculation.epsilon");
+  refused({{"temperature", 1}, {"speculation", {{"accept", "rejection"}, {"tree", "auto"}}}}, "with the rejection rule",
+          "speculation.tree");
+  refused({{"temperature", 1}, {"speculation", {{"accept", "rejection"}, {"draft_p_min", 0.1}}}},
+          "with the rejection rule", "speculation.draft_p_min");
+  refused({{"temperature", 1}, {"speculation", {{"accept", "rejection"}, {"lookup", 3}}}}, "with the rejection rule",
+          "speculation.lookup");
   refused({{"speculation", {{"draft_width", 65}}}}, "1 to 64", "speculation.draft_width");
   refused({{"speculation", {{"beam_width", 51}}}}, "1 to 50", "speculation.beam_width");
   refused({{"speculation", {{"beam_length", 1}}}}, "2 to 65", "speculation.beam_length");

@@ -105,7 +105,8 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   flags.Group("Weights");
   AddWeightFlags(flags, options.engine);
   flags.Group("Work");
-  flags.Text("--tree", "TREE", &options.engine.tree, "The tree to fill (default: a chain through all heads)");
+  flags.Text("--tree", "TREE", &options.engine.tree,
+             "The tree to fill (default: a chain through all heads, or of 8 levels)");
   flags.Value(
       "--context", "N",
       [&options](const std::string& value) {

@@ -73,7 +73,7 @@ void CheckLookup(const FlagSet& flags, const RunOptions& options) {
 }
 
 constexpr const char* kChainFlag = "--draft-depth";
-constexpr const char* kDynamicFlags[] = {"--draft-nodes", kChainFlag, "--draft-width"};
+constexpr const char* kDynamicFlags[] = {"--draft-nodes", "--draft-width", kChainFlag};
 
 void AddDynamicTreeFlags(FlagSet& flags, DynamicTreeOptions& tree) {
   const auto add = [&](const char* flag, int32_t most, int32_t* target, const std::string& help) {
@@ -83,9 +83,9 @@ void AddDynamicTreeFlags(FlagSet& flags, DynamicTreeOptions& tree) {
   };
   add(kDynamicFlags[0], 511, &tree.nodes,
       "Drafted tokens of a dynamic tree, the root not counted (default 59: EAGLE's total_token 60)");
-  add(kDynamicFlags[1], 64, &tree.depth,
+  add(kChainFlag, 64, &tree.depth,
       "Levels of a dynamic tree (default 8: EAGLE's depth 7); without --tree, a chain of N tokens");
-  add(kDynamicFlags[2], 64, &tree.width,
+  add("--draft-width", 64, &tree.width,
       "Tokens of each level that a dynamic tree goes on from, and candidates for each of them (default 10: EAGLE's "
       "top_k 10)");
 }
@@ -110,8 +110,11 @@ void CheckGrownTree(const FlagSet& flags, const RunOptions& options, const char*
   if (std::ranges::find(options.trees, tree) != options.trees.end()) return;
   for (const char* flag : its_flags) {
     if (!flags.Given(flag)) continue;
-    throw UserError(fmt::format("{} is for {} trees only", flag, tree),
-                    fmt::format("add --tree {}, or leave it out", tree));
+    const bool is_chain = flag == std::string_view(kChainFlag);
+    throw UserError(
+        fmt::format("{} is for {} trees{}", flag, tree,
+                    is_chain ? ", or for a chain where no --tree is given" : " only"),
+        fmt::format("{}leave it out", is_chain ? "leave out --tree, or " : fmt::format("add --tree {}, or ", tree)));
   }
 }
 
@@ -202,7 +205,8 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
   }
   if (flags.Given("--epsilon") && !flags.Given("--alpha")) accept.alpha = std::sqrt(accept.epsilon);
   if (options.engine.draft.empty() && !options.engine.model.empty()) {
-    for (const char* flag : {"--tree", "--beam-width", "--beam-length", "--draft-p-min", "--head-weights"}) {
+    for (const char* flag : {"--tree", "--beam-width", "--beam-length", "--draft-nodes", "--draft-depth",
+                             "--draft-width", "--draft-p-min", "--head-weights"}) {
       if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
     }
     if (options.compare_plain && !flags.Given("--lookup")) {

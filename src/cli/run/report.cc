@@ -45,7 +45,8 @@ void AddSettings(const RunOptions& options, Json& json) {
   json["epsilon"] = ShortestDouble(accept.epsilon);
   json["alpha"] = ShortestDouble(accept.alpha);
   json["root"] = accept.root == RootChoice::kArgmax ? "argmax" : "sampled";
-  json["candidates"] = DraftsSeeNoise(accept) ? "coupled" : "plain";
+  json["candidates"] =
+      accept.rule == AcceptRule::kRejection ? Json() : Json(DraftsSeeNoise(accept) ? "coupled" : "plain");
   json["max_tokens"] = options.request.stop.max_tokens;
   json["stop"] = options.request.stop.stop;
   json["ignore_eos"] = options.request.stop.ignore_eos;

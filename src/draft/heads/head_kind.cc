@@ -43,7 +43,7 @@ Extent ExtentOf(Size size, const HeadPlace& place, const HeadsInfo& info, const 
     case Size::kDraftRows: return {draft_rows, info.has_token_map ? "rows of the token map" : "vocab_size"};
     case Size::kTwoHidden: return {2 * base.hidden_size, "2 * hidden_size"};
     case Size::kThreeHidden: return {3 * base.hidden_size, "3 * hidden_size"};
-    case Size::kExit: return {info.exit_size > 0 ? info.exit_size : 2 * base.hidden_size, "exit_dim"};
+    case Size::kExit: return {info.exit_size > 0 ? info.exit_size : 2 * base.hidden_size, "exit_dim", info.config_file};
     case Size::kQueryRows: return {layer.num_heads * layer.head_dim, "num_attention_heads * head_dim"};
     case Size::kKeyRows: return {layer.num_kv_heads * layer.head_dim, "num_key_value_heads * head_dim"};
     case Size::kInnerSize: return {layer.intermediate_size, "intermediate_size"};

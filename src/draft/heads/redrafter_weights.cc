@@ -69,7 +69,7 @@ Stack StackOf(const checkpoint::TensorSource& tensors) {
       const bool is_block = Match(name, block, numbers);
       if (!is_block && !Match(name, lm_head, numbers)) continue;
       stack.layout = &kLayouts[i];
-      stack.num_blocks = std::max(stack.num_blocks, numbers.front() + (is_block ? 1 : 0));
+      if (is_block) stack.num_blocks = std::max(stack.num_blocks, numbers.front() + 1);
     }
     if (stack.layout != nullptr) return stack;
   }
@@ -105,8 +105,12 @@ bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* conf
   info.num_heads = 1;
   info.num_layers = stack.num_blocks;
   info.sequentially_dependent = true;
-  // The config is right about the number of blocks: one more or less in the file is an error that names it.
   if (config != nullptr) ReadConfig(*config, info);
+  if (info.num_layers != stack.num_blocks) {
+    throw FileError(info.config_file, "'num_draft_layers' is " + std::to_string(info.num_layers) + ", expected " +
+                                          std::to_string(stack.num_blocks) + ", the layers that " + info.weights_file +
+                                          " holds");
+  }
   if (config == nullptr) return true;
   info.facts.emplace_back("exit_dim", info.exit_size);
   info.facts.emplace_back("rnn", info.is_recurrent);

@@ -23,15 +23,18 @@ std::string_view TypeOf(int status) {
 struct FieldName {
   std::string_view option, field;
 };
-constexpr std::array<FieldName, 9> kFields = {{{"EngineOptions::tree", "speculation.tree"},
-                                               {"GenerationRequest::draft_ids", "draft_token_ids"},
-                                               {"GenerationRequest::prediction_ids", "prediction"},
-                                               {"GenerationRequest::prompt_ids", "prompt"},
-                                               {"GenerationRequest::max_nodes", "speculation.max_nodes"},
-                                               {"GenerationRequest::draft_p_min", "speculation.draft_p_min"},
-                                               {"StopOptions::max_tokens", "max_tokens"},
-                                               {"a stop string", "stop"},
-                                               {"prompt token", "prompt"}}};
+constexpr std::array<FieldName, 12> kFields = {{{"EngineOptions::tree", "speculation.tree"},
+                                                {"GenerationRequest::draft_ids", "draft_token_ids"},
+                                                {"GenerationRequest::prediction_ids", "prediction"},
+                                                {"GenerationRequest::prompt_ids", "prompt"},
+                                                {"GenerationRequest::max_nodes", "speculation.max_nodes"},
+                                                {"GenerationRequest::draft_p_min", "speculation.draft_p_min"},
+                                                {"GenerationRequest::draft_depth", "speculation.draft_depth"},
+                                                {"AcceptOptions::rule", "speculation.accept"},
+                                                {"lookup is on", "speculation.lookup"},
+                                                {"StopOptions::max_tokens", "max_tokens"},
+                                                {"a stop string", "stop"},
+                                                {"prompt token", "prompt"}}};
 
 ApiError OfTheLibrary(std::string message) {
   // Who runs the server sets this one, by its flag.
@@ -39,13 +42,21 @@ ApiError OfTheLibrary(std::string message) {
   if (const size_t at = message.find(kKvMemory); at != std::string::npos) {
     message.replace(at, kKvMemory.size(), "the server's --kv-memory");
   }
+  size_t first = std::string::npos;  // of the names in the message: the first is the one at fault
+  std::string param;
   for (const auto& [option, field] : kFields) {
     const size_t at = message.find(option);
-    if (at == std::string::npos) continue;
-    if (option.find(':') != std::string_view::npos) message.replace(at, option.size(), field);
-    return ApiError(400, std::move(message), std::string(field));
+    if (at >= first) continue;
+    first = at;
+    param = field;
   }
-  return ApiError(400, std::move(message));
+  for (const auto& [option, field] : kFields) {
+    if (option.find(':') == std::string_view::npos) continue;
+    for (size_t at = 0; (at = message.find(option, at)) != std::string::npos; at += field.size()) {
+      message.replace(at, option.size(), field);
+    }
+  }
+  return ApiError(400, std::move(message), param);
 }
 
 base::Json OrNull(const std::string& text) { return text.empty() ? base::Json() : base::Json(text); }

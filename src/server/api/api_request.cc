@@ -89,10 +89,40 @@ void ReadBeams(Fields& own, GenerationRequest& generation) {
   BeamOptions& beam = generation.beam;
   if (width) beam.width = static_cast<int32_t>(*width);
   if (length) beam.length = static_cast<int32_t>(*length);
-  if (own.Find("tree") == nullptr) generation.tree = "beam";
   if (constexpr int32_t kMostDrafts = 511; beam.width * (beam.length - 1) > kMostDrafts) {
     own.Fail(width ? "beam_width" : "beam_length",
              fmt::format("{} drafted tokens at most by 'beam_width' * ('beam_length' - 1)", kMostDrafts));
+  }
+}
+
+// Fields of grown trees say which tree, where none is named; beside another one they would change nothing.
+void ReadGrownTree(Fields& own, GenerationRequest& generation) {
+  const auto bound = [&](const char* name, int64_t most, int32_t& target) {
+    if (const auto given = own.Integer(name, 1, most)) target = static_cast<int32_t>(*given);
+  };
+  bound("draft_nodes", 511, generation.dynamic.nodes);
+  bound("draft_depth", 64, generation.dynamic.depth);
+  bound("draft_width", 64, generation.dynamic.width);
+  ReadBeams(own, generation);
+  const bool is_named = own.Find("tree") != nullptr;
+  const auto belongs_to = [&](std::initializer_list<const char*> names, const char* tree) {
+    for (const char* name : names) {
+      if (own.Find(name) == nullptr) continue;
+      if (!is_named && (generation.tree.empty() || generation.tree == tree)) generation.tree = tree;
+      if (generation.tree == tree) continue;
+      throw ApiError(
+          400,
+          fmt::format("'speculation.{}' is of the tree \"{}\", and this one is \"{}\"", name, tree, generation.tree),
+          fmt::format("speculation.{}", name));
+    }
+  };
+  belongs_to({"draft_nodes", "draft_width"}, "dynamic");
+  belongs_to({"beam_width", "beam_length"}, "beam");
+  if (own.Find("draft_depth") == nullptr) return;
+  if (generation.tree.empty()) {
+    generation.draft_depth = generation.dynamic.depth;  // a chain, unless the server's own tree is dynamic
+  } else {
+    belongs_to({"draft_depth"}, "dynamic");
   }
 }
 
@@ -103,18 +133,11 @@ void ReadSpeculation(Fields& fields, GenerationRequest& generation) {
   if (const auto enabled = own.Bool("enabled")) generation.use_drafter = *enabled;
   if (const auto tree = own.String("tree")) {
     // A name with a path would be read as a file of this machine.
-    if (tree->find_first_of("/.\\") != std::string::npos)
+    if (tree->empty() || tree->find_first_of("/.\\") != std::string::npos)
       own.Fail("tree", "a preset's name, \"auto\" or a list of paths");
     generation.tree = *tree;
   }
-  const auto bound = [&](const char* name, int64_t most, int32_t& target) {
-    if (const auto given = own.Integer(name, 1, most)) target = static_cast<int32_t>(*given);
-  };
-  bound("draft_nodes", 511, generation.dynamic.nodes);
-  bound("draft_depth", 64, generation.dynamic.depth);
-  if (own.Find("draft_depth") != nullptr) generation.draft_depth = generation.dynamic.depth;
-  bound("draft_width", 64, generation.dynamic.width);
-  ReadBeams(own, generation);
+  ReadGrownTree(own, generation);
   if (const auto nodes = own.Integer("max_nodes", 0, kMostTokens)) generation.max_nodes = static_cast<int32_t>(*nodes);
   ReadLookup(own, generation.lookup);
   if (const auto p_min = own.Number("draft_p_min", 0, 1)) generation.draft_p_min = static_cast<float>(*p_min);
@@ -129,6 +152,12 @@ void ReadSpeculation(Fields& fields, GenerationRequest& generation) {
     generation.accept.alpha = std::sqrt(generation.accept.epsilon);
   }
   if (const auto alpha = own.Number("alpha", 0, 1e6)) generation.accept.alpha = static_cast<float>(*alpha);
+  for (const char* name : {"epsilon", "alpha"}) {
+    if (own.Find(name) == nullptr || generation.accept.rule == AcceptRule::kTypical) continue;
+    throw ApiError(400,
+                   fmt::format("'speculation.{}' is for typical acceptance only: add \"accept\": \"typical\"", name),
+                   fmt::format("speculation.{}", name));
+  }
   own.CheckNoOthers();
 }
 
