@@ -68,7 +68,8 @@ std::vector<int32_t> ParseSequences(const std::string& value) {
 bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   FlagSet flags("hydrant bench batch", kDescription, kExamples);
   AddModelFlags(flags, options.engine);
-  flags.Text("--tree", "TREE", &options.engine.tree, "A preset, a file, a list, or auto (default auto)");
+  flags.Text("--tree", "TREE", &options.engine.tree,
+             "As in run: auto, a preset, a file, a list, dynamic or beam (default auto)");
   AddTreeMemoryFlag(flags, options.engine);
   flags.Group("Measuring");
   const auto integer = [&flags](const char* flag, int64_t min, int64_t max, auto* target, const std::string& help) {

@@ -94,8 +94,10 @@ void AddPromptFlags(FlagSet& flags, Options& options) {
 }
 
 void AddTreeFlags(FlagSet& flags, Options& options) {
-  flags.Text("--tree", "TREE", &options.engine.tree,
-             "Of all heads: a preset, a file, a list, or auto (default auto, which learns in the untimed round)");
+  flags.Text(
+      "--tree", "TREE", &options.engine.tree,
+      "Of all heads, as in run: auto, a preset, a file, a list, dynamic or beam (default auto, which learns in the "
+      "untimed round)");
   AddTreeMemoryFlag(flags, options.engine);
   flags.Value(
       "--draft-p-min", "X",

@@ -140,7 +140,7 @@ void AddDraftingFlags(FlagSet& flags, RunOptions& options) {
   flags.Repeated(
       "--tree", "TREE", [&options](const std::string& value) { options.trees.push_back(value); },
       "Draft tree: auto (chosen while text is generated, by what steps take and give), dynamic (grown from what the "
-      "drafts say, for EAGLE heads), beam (searched in beams, for ReDrafter heads), a preset ('hydrant tree list'), a "
+      "drafts say) and beam (searched in beams) for drafters that go level by level, a preset ('hydrant tree list'), a "
       "JSON file or a list of paths (default auto; "
       "with --accept typical the heads' "
       "trees.json, else mc_sim_7b_63); with --compare-plain several may be given, and the fastest is used");
