@@ -97,6 +97,42 @@ TEST(BenchCommandsTest, BatchDecodesSequencesOfTheEmbeddedModelTogether) {
                 "is more than the");
 }
 
+TEST(BenchCommandsTest, BatchDecodesTheWholeSuiteByEachTree) {
+  const TempDir dir;
+  const std::string suite = dir.Write("suite.txt", "Once upon a time\nA bird\nHello\n");
+  const Json json = JsonOf(Hydrant({"bench", "batch", "--suite", suite, "--sequences", "1,2", "--tokens", "12",
+                                    "--tree", "chain", "--tree", "[[0],[1]]", "--rounds", "1", "--json"}));
+  EXPECT_EQ(json["suite"], suite);
+  EXPECT_EQ(json["prompt_tokens"], Json());
+  ASSERT_EQ(json["methods"].size(), 3U);
+  EXPECT_EQ(json["methods"][1]["name"], "hydra++, chain");
+  EXPECT_EQ(json["methods"][2]["name"], "hydra++, [[0],[1]]");
+  const Json &plain = json["methods"][0]["rows"][1], &chain = json["methods"][1]["rows"][1];
+  EXPECT_EQ(plain["sequences"], 2);
+  EXPECT_EQ(plain["tree"], Json());
+  EXPECT_EQ(plain["nodes_per_step"], 0);
+  EXPECT_EQ(chain["tree"], "chain");
+  EXPECT_EQ(chain["nodes_per_step"], 4);
+  EXPECT_EQ(json["methods"][2]["rows"][0]["nodes_per_step"], 2);
+  EXPECT_GT(chain["draft_ms"], 0);
+  EXPECT_GT(chain["forward_ms"], 0);
+  EXPECT_GE(chain["num_emitted"], chain["tokens_per_step"]);
+  EXPECT_FALSE(plain.contains("decode_tokens_per_second")) << "prompts are read all along";
+  const Json lookup = JsonOf(Hydrant({"bench", "batch", "--model", Model(), "--lookup", "4", "--sequences", "1",
+                                      "--tokens", "40", "--rounds", "1", "--json"}));
+  EXPECT_EQ(lookup["methods"][1]["name"], "lookup");
+  EXPECT_GT(lookup["methods"][1]["rows"][0]["nodes_per_step"], 0);
+  ExpectRefused({"bench", "batch", "--model", Model(), "--suite", suite, "--sequences", "4"},
+                "suite.txt has 3 prompts");
+  ExpectRefused({"bench", "batch", "--suite", suite, "--prompt-tokens", "4"}, "--suite names others");
+  ExpectRefused({"bench", "batch", "--model", Model(), "--suite", suite, "--sequences", "1", "--tokens", "9999"},
+                "prompt 1 of ");
+  ExpectRefused({"bench", "batch", "--suite", dir.path() + "/none"}, "none");
+  ExpectRefused({"bench", "batch", "--template", "none"}, "--template is for the prompts of --suite");
+  ExpectRefused({"bench", "batch", "--draft-nodes", "4"}, "--draft-nodes is for dynamic trees");
+  ExpectRefused({"bench", "batch", "--lookup", "4", "--lookup", "5"}, "--lookup is given several times");
+}
+
 TEST(BenchCommandsTest, ServeRefusesWhatCannotBeMeasured) {
   const TempDir dir;
   const std::string url = "http://127.0.0.1:1", suite = dir.Write("suite.txt", "Once upon a time\n");

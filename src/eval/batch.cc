@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <numeric>
 #include <utility>
 
 #include "hydrant/error.h"
@@ -25,50 +26,99 @@ struct Batch {
   }
 };
 
-// As Engine::GenerateBatch, with callbacks that tell when each sequence has its first token.
-Batch RunBatch(Engine& engine, std::span<const GenerationRequest> requests, bool use_drafter) {
-  Batch batch;
-  batch.results.resize(requests.size());
-  std::vector<int64_t> emitted(requests.size(), 0);
-  size_t open = 0, begun = 0;
-  const Clock::time_point begin = Clock::now();
-  Clock::time_point decoding = begin;
-  int64_t before = 0;  // tokens that were there when the last sequence began
-  for (size_t i = 0; i < requests.size(); ++i) {
-    GenerationRequest request = requests[i];
-    request.use_drafter = use_drafter;
+// Submits requests, so many at a time, and notes when all of the first ones have a token.
+class OpenRequests {
+ public:
+  OpenRequests(const BatchMethod& method, std::span<const GenerationRequest> requests, size_t most_open)
+      : method_(method), requests_(requests), most_open_(most_open), has_begun_(requests.size(), false) {
+    batch_.results.resize(requests.size());
+  }
+
+  Batch Run() {
+    const Clock::time_point begin = Clock::now();
+    decoding_ = begin;
+    for (;;) {
+      while (open_ < most_open_ && next_ < requests_.size()) Submit(next_++);
+      if (open_ == 0) break;
+      method_.engine->Step();
+    }
+    const Clock::time_point end = Clock::now();
+    for (const GenerationResult& result : batch_.results) {
+      if (result.error) std::rethrow_exception(result.error);
+    }
+    batch_.seconds = std::chrono::duration<double>(end - begin).count();
+    batch_.decode_seconds = std::chrono::duration<double>(end - decoding_).count();
+    batch_.decode_tokens = batch_.tokens - before_;
+    return std::move(batch_);
+  }
+
+ private:
+  void Submit(size_t i) {
+    GenerationRequest request = requests_[i];
+    request.use_drafter = method_.use_drafter;
+    if (!method_.tree.empty()) request.tree = method_.tree;
     RequestCallbacks callbacks;
-    callbacks.on_emit = [&, i](const Emission& emission) {
-      if (emission.token_ids.empty()) return true;
-      batch.tokens += static_cast<int64_t>(emission.token_ids.size());
-      if (std::exchange(emitted[i], 1) == 0 && ++begun == requests.size()) {
-        decoding = Clock::now();
-        before = batch.tokens;
-      }
+    callbacks.on_emit = [this, i](const Emission& emission) {
+      OnTokens(i, static_cast<int64_t>(emission.token_ids.size()));
       return true;
     };
-    callbacks.on_done = [&, i](GenerationResult result) {
-      batch.results[i] = std::move(result);
-      --open;
+    callbacks.on_done = [this, i](GenerationResult result) {
+      batch_.results[i] = std::move(result);
+      --open_;
     };
-    engine.Submit(request, std::move(callbacks));
-    ++open;
+    method_.engine->Submit(request, std::move(callbacks));
+    ++open_;
   }
-  while (open > 0) engine.Step();
-  const Clock::time_point end = Clock::now();
-  for (const GenerationResult& result : batch.results) {
-    if (result.error) std::rethrow_exception(result.error);
+
+  void OnTokens(size_t i, int64_t count) {
+    if (count == 0) return;
+    batch_.tokens += count;
+    if (has_begun_[i]) return;
+    has_begun_[i] = true;
+    if (++num_begun_ == requests_.size() && most_open_ == requests_.size()) {
+      decoding_ = Clock::now();
+      before_ = batch_.tokens;
+    }
   }
-  batch.seconds = std::chrono::duration<double>(end - begin).count();
-  batch.decode_seconds = std::chrono::duration<double>(end - decoding).count();
-  batch.decode_tokens = batch.tokens - before;
-  return batch;
-}
+
+  const BatchMethod& method_;
+  std::span<const GenerationRequest> requests_;
+  size_t most_open_;
+  std::vector<bool> has_begun_;
+  Batch batch_;
+  size_t open_ = 0, next_ = 0, num_begun_ = 0;
+  Clock::time_point decoding_;
+  int64_t before_ = 0;  // tokens that were there when the last sequence began
+};
 
 // What one method and number have come to, round by round.
 struct Times {
   std::vector<double> rates, decode_rates, speedups;
-  double tokens = 0, steps = 0;
+  double tokens = 0, steps = 0, num_emitted = 0, nodes = 0, draft_ms = 0, forward_ms = 0;
+  std::string tree;
+
+  void Add(const GenerationResult& result) {
+    tokens += static_cast<double>(result.token_ids.size()) - 1;
+    steps += static_cast<double>(result.num_emitted.size());
+    num_emitted += std::accumulate(result.num_emitted.begin(), result.num_emitted.end(), 0.0);
+    nodes += static_cast<double>(result.num_drafted);
+    draft_ms += result.phase_ms.draft;
+    forward_ms += result.phase_ms.forward;
+    if (result.num_drafted > 0) tree = result.tree.chosen.name;
+  }
+  BatchRow Row(int32_t sequences) const {
+    const double all = std::max(steps, 1.0);
+    return {.sequences = sequences,
+            .tokens_per_second = SpreadOf(rates),
+            .decode_tokens_per_second = SpreadOf(decode_rates),
+            .speedup = SpreadOf(speedups),
+            .tokens_per_step = steps > 0 ? tokens / steps : 1,
+            .num_emitted = steps > 0 ? num_emitted / steps : 1,
+            .nodes_per_step = nodes / all,
+            .draft_ms = draft_ms / all,
+            .forward_ms = forward_ms / all,
+            .tree = tree};
+  }
 };
 
 class BatchRunner {
@@ -88,13 +138,7 @@ class BatchRunner {
     }
     for (const std::vector<Times>& own : times_) {
       std::vector<BatchRow>& rows = result.rows.emplace_back();
-      for (size_t s = 0; s < own.size(); ++s) {
-        rows.push_back({.sequences = options_.sequences[s],
-                        .tokens_per_second = SpreadOf(own[s].rates),
-                        .decode_tokens_per_second = SpreadOf(own[s].decode_rates),
-                        .speedup = SpreadOf(own[s].speedups),
-                        .tokens_per_step = own[s].steps > 0 ? own[s].tokens / own[s].steps : 1});
-      }
+      for (size_t s = 0; s < own.size(); ++s) rows.push_back(own[s].Row(options_.sequences[s]));
     }
     return result;
   }
@@ -105,7 +149,7 @@ class BatchRunner {
   // The texts that are expected. False: stopped.
   bool RunAlone() {
     for (const GenerationRequest& request : requests_) {
-      const Batch alone = RunBatch(*methods_.front().engine, std::span(&request, 1), methods_.front().use_drafter);
+      const Batch alone = OpenRequests(methods_.front(), std::span(&request, 1), 1).Run();
       if (alone.is_cancelled()) return false;
       expected_.push_back(alone.results.front().token_ids);
       if (!GoesOn()) return false;
@@ -120,7 +164,7 @@ class BatchRunner {
       for (size_t i = 0; i < methods_.size(); ++i) {
         const size_t m = (i + static_cast<size_t>(round)) % methods_.size();
         const auto count = static_cast<size_t>(options_.sequences[s]);
-        Batch batch = RunBatch(*methods_[m].engine, requests_.first(count), methods_[m].use_drafter);
+        Batch batch = OpenRequests(methods_[m], options_.is_queue ? requests_ : requests_.first(count), count).Run();
         if (batch.is_cancelled()) return false;
         CheckTexts(methods_[m], batch);
         batches[m].push_back(std::move(batch));
@@ -154,10 +198,7 @@ class BatchRunner {
         times.rates.push_back(static_cast<double>(batch.tokens) / batch.seconds);
         times.decode_rates.push_back(rate(batch));
         if (rate(batches[0][s]) > 0) times.speedups.push_back(rate(batch) / rate(batches[0][s]));
-        for (const GenerationResult& result : batch.results) {
-          times.tokens += static_cast<double>(result.token_ids.size()) - 1;
-          times.steps += static_cast<double>(result.num_emitted.size());
-        }
+        for (const GenerationResult& result : batch.results) times.Add(result);
       }
     }
   }

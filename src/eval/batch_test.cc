@@ -61,6 +61,26 @@ TEST(BatchTest, EveryMethodDecodesEveryNumberOfSequences) {
   }
 }
 
+// Five requests, two at a time: every one is decoded, by the tree of the method.
+TEST(BatchTest, AQueueDecodesEveryRequest) {
+  Engine engine = Load("tale-14m-hydra-pp");
+  const BatchMethod methods[] = {{"plain", &engine, false}, {"three", &engine, true, "[[0],[1],[2]]"}};
+  std::vector<GenerationRequest> requests = Requests(5);
+  for (size_t i = 0; i < requests.size(); ++i) requests[i].stop.max_tokens = 4 + static_cast<int32_t>(i);
+  const BatchResult result = MeasureBatches(methods, requests, {.sequences = {2}, .is_queue = true, .rounds = 1});
+  ASSERT_EQ(result.rounds, 1);
+  const BatchRow &plain = result.rows[0][0], &three = result.rows[1][0];
+  EXPECT_EQ(plain.num_emitted, 1);
+  EXPECT_EQ(plain.nodes_per_step, 0);
+  EXPECT_EQ(plain.tree, "");
+  EXPECT_EQ(three.nodes_per_step, 3) << "its own tree, not the engine's";
+  EXPECT_EQ(three.tree, "custom");
+  EXPECT_GE(three.num_emitted, three.tokens_per_step);
+  EXPECT_GT(three.draft_ms, plain.draft_ms);
+  EXPECT_GT(three.forward_ms, 0);
+  EXPECT_EQ(three.decode_tokens_per_second.median, three.tokens_per_second.median);
+}
+
 TEST(BatchTest, AnotherTextIsAnError) {
   Engine engine = Load();
   std::vector<GenerationRequest> requests = Requests(2);

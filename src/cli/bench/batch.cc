@@ -2,16 +2,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <memory>
-#include <set>
-#include <utility>
 
 #include "base/json.h"
+#include "cli/bench/batch.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/flags.h"
 #include "cli/flags/default_model.h"
+#include "cli/flags/drafting_flags.h"
 #include "cli/flags/engine_flags.h"
 #include "cli/flags/values.h"
+#include "cli/run/prompt.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/progress.h"
@@ -22,19 +21,18 @@
 namespace hydrant::cli {
 namespace {
 
-using base::Json;
-
 constexpr const char* kDescription =
-    "Decode several sequences together, plainly and with draft heads, in turn: tokens/s of all sequences. The column\n"
-    "\"decoding\" leaves the prompts' time out, as S_TG of llama-batched-bench does. Prompts are equally long parts "
-    "of\n"
-    "one text, and each reply must be the one that its prompt gets alone, token for token.";
+    "Decode several sequences together, plainly and with drafts, in turn: tokens/s of all sequences. Prompts are\n"
+    "equally long parts of one text, or with --suite those of a file. Each reply must be the one that its prompt gets\n"
+    "alone, token for token.";
 
 constexpr const char* kExamples =
     "Examples:\n"
     "  hydrant bench batch                                         the embedded model with its heads\n"
     "  hydrant bench batch --model vicuna-7b --draft hydra-7b --sequences 1,8,32 --tokens 64\n"
-    "  hydrant bench batch --model M --prompt-tokens 512 --threads 8 --json\n";
+    "  hydrant bench batch --model M --prompt-tokens 512 --threads 8 --json\n"
+    "  hydrant bench batch --suite question.jsonl --tree auto --tree mc_sim_7b_63 --sequences 1,8\n"
+    "  hydrant bench batch --model M --draft eagle --tree dynamic --draft-nodes 30 --suite prompts.txt\n";
 
 // Repeated where longer prompts are wanted.
 constexpr const char* kText =
@@ -43,14 +41,6 @@ constexpr const char* kText =
     "only sand and a small blue fish in a bucket. \"Can you help me?\" asked the fish. \"I want to find the water "
     "again.\" The fox was kind, so she took the bucket and walked up the hill. On the way they met an old bear who "
     "was looking for his red hat, and a bird who could not find her nest. ";
-
-struct Options {
-  EngineOptions engine;
-  std::vector<int32_t> sequences = {1, 2, 4, 8, 16};
-  int32_t tokens = 128, prompt_tokens = 32;
-  int rounds = 3;
-  bool json = false;
-};
 
 std::vector<int32_t> ParseSequences(const std::string& value) {
   std::vector<int32_t> sequences;
@@ -65,12 +55,7 @@ std::vector<int32_t> ParseSequences(const std::string& value) {
   return sequences;
 }
 
-bool ParseFlags(const std::vector<std::string>& args, Options& options) {
-  FlagSet flags("hydrant bench batch", kDescription, kExamples);
-  AddModelFlags(flags, options.engine);
-  flags.Text("--tree", "TREE", &options.engine.tree,
-             "As in run: auto, a preset, a file, a list, dynamic or beam (default auto)");
-  AddTreeMemoryFlag(flags, options.engine);
+void AddMeasureFlags(FlagSet& flags, BatchCommand& command) {
   flags.Group("Measuring");
   const auto integer = [&flags](const char* flag, int64_t min, int64_t max, auto* target, const std::string& help) {
     flags.Value(
@@ -78,112 +63,163 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
         [=](const std::string& value) { *target = static_cast<int32_t>(ParseInteger(flag, value, min, max)); }, help);
   };
   flags.Value(
-      "--sequences", "LIST", [&options](const std::string& value) { options.sequences = ParseSequences(value); },
+      "--sequences", "LIST", [&command](const std::string& value) { command.sequences = ParseSequences(value); },
       "Numbers of sequences that are decoded together (default 1,2,4,8,16)");
-  integer("--tokens", 2, 1 << 20, &options.tokens,
-          "New tokens of each sequence; a token that ends replies does not end it (default 128)");
-  integer("--prompt-tokens", 1, 1 << 20, &options.prompt_tokens, "Tokens of each prompt (default 32)");
-  integer("--rounds", 1, 10'000, &options.rounds, "Timed rounds, after one that is not (default 3)");
-  flags.Switch("--json", &options.json, "Print one JSON object");
-  flags.Group("Machine");
-  AddMachineFlags(flags, options.engine);
-  AddKvMemoryFlag(flags, options.engine);
-  if (!flags.Parse(args)) return false;
-  CheckNotEmpty(flags, "--model", options.engine.model);
-  CheckDraftHasModel(options.engine);
-  ChooseModel(options.engine);
-  if (flags.Given("--tree") && options.engine.draft.empty()) {
-    throw UserError("--tree needs draft heads", "give --draft DIR");
+  flags.Text("--suite", "FILE", &command.suite_file,
+             "Decode all prompts of a file, so many at a time, in place of equally long parts of one text; the forms "
+             "are those of 'bench serve'");
+  AddTemplateFlag(flags, command.run);
+  integer("--tokens", 2, 1 << 20, &command.run.request.stop.max_tokens,
+          "New tokens of each sequence (default 128). A token that ends replies does not end it, but with --suite it "
+          "does");
+  integer("--prompt-tokens", 1, 1 << 20, &command.prompt_tokens, "Tokens of each prompt (default 32)");
+  flags.Value(
+      "--temperature", "X",
+      [&command](const std::string& value) {
+        command.run.request.sampling.temperature = ParseFloat("--temperature", value, {.min = 0, .max = 100});
+      },
+      "0 = greedy (default 0)");
+  flags.Value(
+      "--seed", "N",
+      [&command](const std::string& value) { command.run.request.sampling.seed = ParseSeed("--seed", value); },
+      "Of the first sequence's text, each further one has the next (default 0)");
+  integer("--rounds", 1, 10'000, &command.rounds, "Timed rounds, after one that is not (default 3)");
+  flags.Switch("--json", &command.run.json, "Print one JSON object");
+}
+
+void CheckTogether(const FlagSet& flags, const BatchCommand& command) {
+  const RunOptions& run = command.run;
+  CheckNotEmpty(flags, "--model", run.engine.model);
+  CheckNotEmpty(flags, "--suite", command.suite_file);
+  for (const std::string& tree : run.trees) CheckNotEmpty(flags, "--tree", tree);
+  CheckDraftHasModel(run.engine);
+  if (flags.Given("--suite") && flags.Given("--prompt-tokens")) {
+    throw UserError("--prompt-tokens is for prompts that are parts of one text, and --suite names others",
+                    "leave one of them out");
   }
+  if (flags.Given("--template") && !flags.Given("--suite")) {
+    throw UserError("--template is for the prompts of --suite", "add --suite FILE, or leave it out");
+  }
+  if (run.draft_p_mins.size() > 1 || run.lookups.size() > 1) {
+    throw UserError(fmt::format("{} is given several times, and one batch takes one",
+                                run.lookups.size() > 1 ? "--lookup" : "--draft-p-min"),
+                    "only --tree may be given several times");
+  }
+}
+
+// Before a model is loaded.
+void ReadPrompts(BatchCommand& command) {
+  command.suite = traffic::ReadSuite(command.suite_file);
+  const auto most = static_cast<size_t>(*std::ranges::max_element(command.sequences));
+  if (const size_t count = command.suite.prompts.size(); count < most) {
+    throw UserError(fmt::format("--sequences has {}, and {} has {} prompts", most, command.suite_file, count),
+                    "lower --sequences, or name a longer file");
+  }
+}
+
+bool ParseFlags(const std::vector<std::string>& args, BatchCommand& command) {
+  RunOptions& run = command.run;
+  run.request.stop = {.max_tokens = 128, .ignore_eos = true, .stop = {}};
+  FlagSet flags("hydrant bench batch", kDescription, kExamples);
+  AddModelFlags(flags, run.engine);
+  AddDraftingFlags(flags, run);
+  AddMeasureFlags(flags, command);
+  flags.Group("Machine");
+  AddMachineFlags(flags, run.engine);
+  AddKvMemoryFlag(flags, run.engine);
+  if (!flags.Parse(args)) return false;
+  CheckTogether(flags, command);
+  CheckDrafting(flags, run);
+  if (!command.suite_file.empty()) ReadPrompts(command);
+  ChooseModel(run.engine);
+  run.request.stop.ignore_eos = command.suite_file.empty();
   return true;
 }
 
 // Parts of the text, each beginning at another token: equally long, and no two of them the same.
-std::vector<GenerationRequest> RequestsFor(const Options& options, const Engine& engine) {
-  if (!engine.info().has_tokenizer) {
-    throw UserError(options.engine.model + ": has no tokenizer.json or tokenizer.model for the prompts");
-  }
-  const auto most = static_cast<size_t>(*std::ranges::max_element(options.sequences));
-  const auto length = static_cast<size_t>(options.prompt_tokens);
+std::vector<GenerationRequest> PartsOfText(const BatchCommand& command, const Engine& engine) {
+  const auto most = static_cast<size_t>(*std::ranges::max_element(command.sequences));
+  const auto length = static_cast<size_t>(command.prompt_tokens);
   const std::vector<int32_t> text = engine.Tokenize(kText, false, false), bos = engine.Tokenize("", false, true);
-  std::vector<GenerationRequest> requests(most);
+  std::vector<GenerationRequest> requests(most, command.run.request);
   for (size_t i = 0; i < most; ++i) {
     std::vector<int32_t>& ids = requests[i].prompt_ids;
     if (!bos.empty() && length > 1) ids.push_back(bos.front());
     // After a turn through the text the step changes, so that prompts stay different.
     const size_t step = 1 + i / text.size();
     for (size_t t = i; ids.size() < length; t += step) ids.push_back(text[t % text.size()]);
-    requests[i].stop = {.max_tokens = options.tokens, .ignore_eos = true, .stop = {}};
   }
   return requests;
 }
 
-void CheckFits(const Options& options, const EngineInfo& info) {
-  if (options.prompt_tokens + options.tokens <= info.max_positions) return;
-  throw UserError(fmt::format("--tokens {} after --prompt-tokens {} is more than the {} positions of {}",
-                              options.tokens, options.prompt_tokens, info.max_positions, options.engine.model));
+// The first turn of each prompt.
+std::vector<GenerationRequest> PromptsOfSuite(const BatchCommand& command, const Engine& engine) {
+  const std::string template_name = ResolveTemplate(command.run.engine.model, command.run.template_name);
+  std::vector<GenerationRequest> requests;
+  for (const traffic::Prompt& prompt : command.suite.prompts) {
+    std::vector<ChatMessage> messages;
+    for (const traffic::Message& message : prompt.before) messages.push_back({message.role, message.content});
+    messages.push_back({"user", prompt.turns.front()});
+    requests.push_back(command.run.request);
+    requests.back().prompt_ids = ConversationIds(engine, messages, template_name);
+  }
+  return requests;
 }
 
-Json BatchJson(const Options& options, const EngineInfo& info, std::span<const eval::BatchMethod> methods,
-               const eval::BatchResult& result) {
-  Json json = {
-      {"model", options.engine.model}, {"draft", options.engine.draft.empty() ? Json() : Json(options.engine.draft)},
-      {"tokens", options.tokens},      {"prompt_tokens", options.prompt_tokens},
-      {"rounds", result.rounds},       {"threads", info.threads},
-      {"cpu_target", info.cpu_target}, {"kv_type", info.kv_type},
-      {"weights", info.weights},       {"head_weights", info.head_weights.empty() ? Json() : Json(info.head_weights)},
-      {"texts_equal", true},           {"version", HYDRANT_VERSION},
-      {"methods", Json::array()}};
-  for (size_t m = 0; m < methods.size(); ++m) {
-    Json rows = Json::array();
-    for (const eval::BatchRow& row : result.rows[m]) {
-      Json one = {{"sequences", row.sequences}, {"tokens_per_step", row.tokens_per_step}};
-      PutSpread(one, "tokens_per_second", row.tokens_per_second);
-      PutSpread(one, "decode_tokens_per_second", row.decode_tokens_per_second);
-      PutSpread(one, "speedup", row.speedup);
-      rows.push_back(std::move(one));
-    }
-    json["methods"].push_back({{"name", methods[m].name}, {"rows", std::move(rows)}});
+std::vector<GenerationRequest> RequestsFor(const BatchCommand& command, const Engine& engine) {
+  if (!engine.info().has_tokenizer) {
+    throw UserError(command.run.engine.model + ": has no tokenizer.json or tokenizer.model for the prompts");
   }
-  return json;
+  const bool is_suite = !command.suite_file.empty();
+  std::vector<GenerationRequest> requests = is_suite ? PromptsOfSuite(command, engine) : PartsOfText(command, engine);
+  const auto most = static_cast<size_t>(engine.info().max_positions),
+             tokens = static_cast<size_t>(command.run.request.stop.max_tokens);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].sampling.seed += i;
+    const size_t length = requests[i].prompt_ids.size();
+    if (length + tokens <= most) continue;
+    const std::string prompt = is_suite ? fmt::format("prompt {} of {}, {} tokens,", i + 1, command.suite_file, length)
+                                        : fmt::format("--prompt-tokens {}", length);
+    throw UserError(fmt::format("--tokens {} after {} is more than the {} positions of {}", tokens, prompt, most,
+                                command.run.engine.model));
+  }
+  return requests;
 }
 
-std::string BatchText(const Options& options, const EngineInfo& info, std::span<const eval::BatchMethod> methods,
-                      const eval::BatchResult& result) {
-  std::string text = fmt::format("{:>9} {:12} {:>11} {:>9} {:>9} {:>19} {:>8}\n", "sequences", "", "tokens/step",
-                                 "tokens/s", "decoding", "least .. most", "speedup");
-  for (size_t s = 0; s < options.sequences.size(); ++s) {
-    for (size_t m = 0; m < methods.size(); ++m) {
-      const eval::BatchRow& row = result.rows[m][s];
-      const eval::Spread& rate = row.decode_tokens_per_second;
-      text += fmt::format("{:9} {:12} {:11.2f} {:9.1f} {:9.1f} {:>19} {:7.2f}x\n", row.sequences, methods[m].name,
-                          row.tokens_per_step, row.tokens_per_second.median, rate.median,
-                          fmt::format("{:.1f} .. {:.1f}", rate.min, rate.max), row.speedup.median);
-    }
+// Plain decoding, then each way of drafting.
+std::vector<eval::BatchMethod> MethodsOf(const RunOptions& run, Engine& engine) {
+  std::vector<eval::BatchMethod> methods = {{"plain", &engine, false}};
+  const std::string& drafter = engine.info().drafter;
+  if (run.engine.draft.empty()) {
+    if (!run.lookups.empty() && run.lookups.front() > 0) methods.push_back({"lookup", &engine});
+    return methods;
   }
-  return text + fmt::format(
-                    "Every text is the one of its prompt alone. {} tokens after prompts of {}; medians of {} rounds, "
-                    "in turn; {} threads, {}, weights {}.\n",
-                    options.tokens, options.prompt_tokens, result.rounds, info.threads, info.cpu_target, info.weights);
+  if (run.trees.size() < 2) methods.push_back({drafter, &engine});
+  constexpr size_t kLongestName = 24;  // of a column
+  for (size_t t = 0; run.trees.size() > 1 && t < run.trees.size(); ++t) {
+    const std::string& tree = run.trees[t];
+    const std::string name = tree.size() > kLongestName ? fmt::format("tree {}", t + 1) : tree;
+    methods.push_back({fmt::format("{}, {}", drafter, name), &engine, true, tree});
+  }
+  return methods;
 }
 
 }  // namespace
 
 int BenchBatch(const std::vector<std::string>& args) {
-  Options options;
-  if (!ParseFlags(args, options)) return kExitOk;
-  options.engine.on_pack = PackProgress();
-  options.engine.stop = StopFlag();
-  options.engine.max_running = std::max(options.engine.max_running, *std::ranges::max_element(options.sequences));
-  Engine engine(options.engine);
-  const EngineInfo& info = engine.info();
-  PrintWarnings(info.warnings);
-  CheckFits(options, info);
-  const std::vector<GenerationRequest> requests = RequestsFor(options, engine);
-  std::vector<eval::BatchMethod> methods = {{"plain", &engine, false}};
-  if (!options.engine.draft.empty()) methods.push_back({info.drafter, &engine, true});
+  BatchCommand command;
+  if (!ParseFlags(args, command)) return kExitOk;
+  EngineOptions& options = command.run.engine;
+  options.on_pack = PackProgress();
+  options.stop = StopFlag();
+  options.max_running = std::max(options.max_running, *std::ranges::max_element(command.sequences));
+  Engine engine(options);
+  PrintWarnings(engine.info().warnings);
+  const std::vector<GenerationRequest> requests = RequestsFor(command, engine);
+  const std::vector<eval::BatchMethod> methods = MethodsOf(command.run, engine);
   Progress progress("decoding");
-  eval::BatchOptions measure{.sequences = options.sequences, .rounds = options.rounds};
+  eval::BatchOptions measure{
+      .sequences = command.sequences, .is_queue = !command.suite_file.empty(), .rounds = command.rounds};
   measure.on_progress = [&progress](double share) {
     progress.Update(share);
     return !Interrupted();
@@ -191,8 +227,8 @@ int BenchBatch(const std::vector<std::string>& args) {
   const eval::BatchResult result = eval::MeasureBatches(methods, requests, measure);
   progress.Clear();
   if (result.rounds > 0) {
-    Print(options.json ? base::DumpJson(BatchJson(options, info, methods, result)) + "\n"
-                       : EscapedName(BatchText(options, info, methods, result), "\n"));
+    Print(command.run.json ? base::DumpJson(BatchJson(command, engine.info(), methods, result)) + "\n"
+                           : EscapedName(BatchText(command, engine.info(), methods, result), "\n"));
   }
   return Interrupted() ? InterruptedExit() : kExitOk;
 }

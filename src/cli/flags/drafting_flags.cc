@@ -194,23 +194,13 @@ void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept) {
       "(plain) (default coupled; plain under typical acceptance)");
 }
 
-void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
-  AcceptOptions& accept = options.request.accept;
+void CheckDrafting(const FlagSet& flags, RunOptions& options) {
   const bool names_beams = std::ranges::any_of(kBeamFlags, [&](const char* flag) { return flags.Given(flag); });
   if (names_beams && options.trees.empty()) options.trees.push_back("beam");
-  for (const char* flag : {"--epsilon", "--alpha", "--root"}) {
-    if (flags.Given(flag) && accept.rule != AcceptRule::kTypical) {
-      throw UserError(fmt::format("{} is for typical acceptance only", flag), "add --accept typical, or leave it out");
-    }
-  }
-  if (flags.Given("--epsilon") && !flags.Given("--alpha")) accept.alpha = std::sqrt(accept.epsilon);
   if (options.engine.draft.empty() && !options.engine.model.empty()) {
     for (const char* flag : {"--tree", "--beam-width", "--beam-length", "--draft-nodes", "--draft-depth",
                              "--draft-width", "--draft-p-min", "--head-weights"}) {
       if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
-    }
-    if (options.compare_plain && !flags.Given("--lookup")) {
-      throw UserError("--compare-plain needs drafts", "give --draft DIR, or --lookup N");
     }
   }
   if (NamesChain(flags, options)) {
@@ -221,12 +211,29 @@ void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
   CheckGrownTree(flags, options, "beam", kBeamFlags);
   CheckBeam(options.request.beam);
   CheckLookup(flags, options);
+  if (!options.trees.empty()) options.engine.tree = options.trees.front();
+  if (!options.lookups.empty()) options.request.lookup.max_tokens = options.lookups.front();
+  if (!options.draft_p_mins.empty()) options.request.draft_p_min = options.draft_p_mins.front();
+}
+
+void CheckAcceptance(const FlagSet& flags, RunOptions& options) {
+  AcceptOptions& accept = options.request.accept;
+  for (const char* flag : {"--epsilon", "--alpha", "--root"}) {
+    if (flags.Given(flag) && accept.rule != AcceptRule::kTypical) {
+      throw UserError(fmt::format("{} is for typical acceptance only", flag), "add --accept typical, or leave it out");
+    }
+  }
+  if (flags.Given("--epsilon") && !flags.Given("--alpha")) accept.alpha = std::sqrt(accept.epsilon);
   if (accept.rule == AcceptRule::kRejection && flags.Given("--draft-p-min")) {
     throw UserError(
         "--draft-p-min is for the other rules: with --accept rejection it would change what texts are likely",
         "leave it out, or shorten the chain with --draft-depth");
   }
-  if (options.compare_plain && accept.rule != AcceptRule::kExact) {
+  if (!options.compare_plain) return;
+  if (options.engine.draft.empty() && !options.engine.model.empty() && !flags.Given("--lookup")) {
+    throw UserError("--compare-plain needs drafts", "give --draft DIR, or --lookup N");
+  }
+  if (accept.rule != AcceptRule::kExact) {
     throw UserError(fmt::format("--compare-plain checks that both texts are equal, which --accept {} does not promise",
                                 NameOf(accept.rule)),
                     fmt::format("leave out --accept {}", NameOf(accept.rule)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags that `run` and `serve` have in common beside those of every engine (engine_flags.h).
+// Flags that `run`, `serve` and `bench batch` have in common beside those of every engine (engine_flags.h).
 #pragma once
 
 #include "cli/flags/flags.h"
@@ -7,14 +7,15 @@
 
 namespace hydrant::cli {
 
-// --tree, --tree-memory, --draft-p-min, --lookup, --lookup-rule, --lookup-min,
-// --lookup-max-match.
+// --tree and what grown trees take, --tree-memory, --draft-p-min, --lookup and its rule.
 void AddDraftingFlags(FlagSet& flags, RunOptions& options);
 // --accept, --epsilon, --alpha, --root, --candidates.
 void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept);
 // --template.
 void AddTemplateFlag(FlagSet& flags, RunOptions& options);
-// Refuses what does not fit together, and settles alpha.
+// Of those flags. Refuses what does not fit together; the first of several values becomes that of engine and request.
+void CheckDrafting(const FlagSet& flags, RunOptions& options);
+// Likewise of --accept and --compare-plain, and settles alpha.
 void CheckAcceptance(const FlagSet& flags, RunOptions& options);
 
 }  // namespace hydrant::cli

@@ -149,6 +149,7 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   if (!flags.Parse(args)) return std::nullopt;
   CheckPrompt(flags, options);
   CheckModelAndOutput(flags, options);
+  CheckDrafting(flags, options);
   CheckAcceptance(flags, options);
   if (flags.Given("--temperature")) options.temperature_from = "flag";
   for (const Setting& setting : SamplingSettings()) {
@@ -158,9 +159,6 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
       options.filter_alone = flag;
     }
   }
-  if (!options.trees.empty()) options.engine.tree = options.trees.front();
-  if (!options.lookups.empty()) options.request.lookup.max_tokens = options.lookups.front();
-  if (!options.draft_p_mins.empty()) options.request.draft_p_min = options.draft_p_mins.front();
   return options;
 }
 

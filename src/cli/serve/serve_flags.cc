@@ -119,10 +119,8 @@ std::optional<ServeOptions> ParseServeFlags(const std::vector<std::string>& args
   flags.First("Most used", {"--model", "--draft", "--host", "--port", "--template", "--max-batch"});
   if (!flags.Parse(args)) return std::nullopt;
   Check(flags, options);
+  CheckDrafting(flags, run);
   CheckAcceptance(flags, run);
-  if (!run.trees.empty()) run.engine.tree = run.trees.front();
-  if (!run.lookups.empty()) run.request.lookup.max_tokens = run.lookups.front();
-  if (!run.draft_p_mins.empty()) run.request.draft_p_min = run.draft_p_mins.front();
   return options;
 }
 
