@@ -195,9 +195,8 @@ TreePlan Trees::For(const GenerationRequest& request) const {
   if (name == kAuto) return {.name = kAuto, .choices = "[]", .shape = nullptr, .auto_trees = auto_trees_.get()};
   if (name == kDynamic) return Dynamic(request);
   if (name == kBeam) return Beam(request);
-  tree::NamedTopology tree = tree::ParseTree(name);
-  const std::string where = "tree '" + tree.name + "'";
-  return Fixed(std::move(tree), where);
+  const tree::NamedTopology tree = tree::ParseTree(name);
+  return Fixed({tree.name, tree::ForHeads(tree, limits_.num_heads)}, "tree '" + tree.name + "'");
 }
 
 }  // namespace hydrant::engine

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tree/parse.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 
@@ -131,6 +132,11 @@ NamedTopology ParseTree(const std::string& text, const std::string& where) {
   for (const std::string_view name : PresetNames()) hint.append(" ").append(name);
   const std::string shown = base::DumpJson(Json(text.substr(0, 100)));
   throw UserError(where + ": " + shown + " is neither a preset nor a file", hint);
+}
+
+Topology ForHeads(const NamedTopology& tree, int32_t num_heads) {
+  if (tree.name != "blockwise") return tree.topology;
+  return tree.topology.CutToDepth(std::min(num_heads, tree.topology.max_depth()));
 }
 
 std::string ToJson(const Topology& topology) {

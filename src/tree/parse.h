@@ -16,11 +16,14 @@ struct NamedTopology {
   Topology topology;
 };
 
-// Published presets: nine of Medusa's (mc_sim_7b_63 is also Hydra's and Spec-Bench's), "single", and "chain".
+// Published presets: nine of Medusa's (mc_sim_7b_63 is also Hydra's and Spec-Bench's), "single", "chain", and
+// "blockwise", a chain through all heads.
 // Names in the order of documentation.
 std::span<const std::string_view> PresetNames();
 bool IsPreset(std::string_view name);
 Topology Preset(std::string_view name);  // throws UserError with the nearest name
+// "blockwise" is cut to heads that are fewer than it is deep; every other tree stays as it is.
+Topology ForHeads(const NamedTopology& tree, int32_t num_heads);
 
 // A preset name, a JSON file of at most 4 MiB (a list; or an object {"tree": [...]} / {"name": ..., "choices": [...]} /
 // trees.json's {"trees": [{"nodes": .., "choices": [...]}], "default": i}), or a literal JSON list ("[[0],[0,0],[1]]").

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trees published with Medusa (FasterDecoding/Medusa, medusa/model/medusa_choices.py, Apache-2.0), which Hydra and
-// Spec-Bench use too, as leaf paths: one digit per rank, prefixes implied.
+// Spec-Bench use too, as leaf paths: one digit per rank, prefixes implied. "blockwise" is as long as the longest block
+// of Stern et al. (arXiv 1811.03115): k = 10, one token of which the base gives by itself.
 #include <algorithm>
 #include <array>
 
@@ -47,6 +48,7 @@ constexpr std::array kPresets = std::to_array<PresetRow>({
      "110 12 13 14 15 200 21 22 23 30 31 40 41 50 60 70 8 9"},
     {"single", "0"},
     {"chain", "0000"},
+    {"blockwise", "000000000"},
 });
 // clang-format on
 

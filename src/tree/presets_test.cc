@@ -26,6 +26,7 @@ const std::map<std::string, std::vector<int32_t>> kWidths = {
     {"zephyr_stage2", {10, 27, 23, 3}},
     {"single", {1}},
     {"chain", {1, 1, 1, 1}},
+    {"blockwise", {1, 1, 1, 1, 1, 1, 1, 1, 1}},
 };
 
 TEST(PresetsTest, HaveTheirPublishedSizes) {
@@ -45,6 +46,12 @@ TEST(PresetsTest, HaveTheirPublishedSizes) {
     EXPECT_GE(topology.num_leaves(), 42);
     EXPECT_LE(topology.num_leaves(), 46);
   }
+}
+
+TEST(PresetsTest, BlockwiseAloneIsCutToTheHeads) {
+  EXPECT_EQ(ForHeads(ParseTree("blockwise"), 3).max_depth(), 3);
+  EXPECT_EQ(ForHeads(ParseTree("blockwise"), 64).max_depth(), 9);
+  EXPECT_EQ(ForHeads(ParseTree("chain"), 3).max_depth(), 4) << "refused where it is used";
 }
 
 TEST(PresetsTest, UnknownNameSuggestsTheNearest) {

@@ -127,8 +127,9 @@ tree::Topology TreeFor(const Options& options, int32_t heads) {
     return tree::Topology::FromPaths(chain);
   }
   const tree::NamedTopology named = tree::ParseTree(options.engine.tree);
-  tree::CheckFits(named.topology, {.num_heads = heads, .max_nodes = load::kMaxRows}, "tree '" + named.name + "'");
-  return named.topology;
+  tree::Topology topology = tree::ForHeads(named, heads);
+  tree::CheckFits(topology, {.num_heads = heads, .max_nodes = load::kMaxRows}, "tree '" + named.name + "'");
+  return topology;
 }
 
 class HeadsBench {
