@@ -45,6 +45,25 @@ TEST(BenchCommandsTest, LatencyOfAShapeRefusesWhatIsOfAFolder) {
   ExpectRefused({"bench", "latency", "--heads", "hydra++"}, "--heads is for random weights\nhint:  add --shape");
 }
 
+TEST(BenchCommandsTest, LatencyTakesTheDraftingFlagsOfRun) {
+  const auto methods = [](std::vector<std::string> more) {
+    std::vector<std::string> command = {"bench", "latency", "--max-tokens", "24", "--runs", "1", "--json"};
+    command.insert(command.end(), more.begin(), more.end());
+    return JsonOf(Hydrant(command))["methods"];
+  };
+  const Json chain = methods({"--draft-depth", "2"});
+  EXPECT_EQ(chain[1]["tree"]["name"], "chain of 2");
+  const Json lookup = methods({"--model", Model(), "--lookup", "8"});
+  ASSERT_EQ(lookup.size(), 2U);
+  EXPECT_EQ(lookup[1]["name"], "lookup");
+  EXPECT_GT(lookup[1]["tokens_per_step"], 1);
+  const Json grown =
+      methods({"--shape", "tale", "--heads", "eagle", "--tree", "dynamic", "--draft-nodes", "5", "--draft-depth", "2"});
+  EXPECT_EQ(grown[1]["tree"]["nodes"], 5);
+  ExpectRefused({"bench", "latency", "--model", Model(), "--draft-nodes", "4"}, "--draft-nodes needs draft heads");
+  ExpectRefused({"bench", "latency", "--tree", "chain", "--tree", "auto"}, "--tree is given several times");
+}
+
 TEST(BenchCommandsTest, ListsAreTakenWithAndWithoutBrackets) {
   const auto rows = [](const std::string& list) {
     return JsonOf(Hydrant(

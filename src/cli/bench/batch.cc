@@ -100,11 +100,7 @@ void CheckTogether(const FlagSet& flags, const BatchCommand& command) {
   if (flags.Given("--template") && !flags.Given("--suite")) {
     throw UserError("--template is for the prompts of --suite", "add --suite FILE, or leave it out");
   }
-  if (run.draft_p_mins.size() > 1 || run.lookups.size() > 1) {
-    throw UserError(fmt::format("{} is given several times, and one batch takes one",
-                                run.lookups.size() > 1 ? "--lookup" : "--draft-p-min"),
-                    "only --tree may be given several times");
-  }
+  CheckOneOfEach(run, true);
 }
 
 // Before a model is loaded.

@@ -9,6 +9,7 @@
 #include "cli/bench/bench.h"
 #include "cli/bench/flags.h"
 #include "cli/flags/default_model.h"
+#include "cli/flags/drafting_flags.h"
 #include "cli/flags/engine_flags.h"
 #include "cli/flags/values.h"
 #include "cli/run/acceptance.h"
@@ -42,14 +43,11 @@ constexpr const char* kExamples =
     "  hydrant bench latency --shape 7b --heads hydra++ --max-tokens 32 --runs 3\n";
 
 struct Options {
-  EngineOptions engine;
+  RunOptions run;  // but its prompt and drafts; request: of all methods
   std::vector<std::string> drafts;
   eval::RandomModel random;  // with --shape
   std::string prompt = "Once upon a time there was a little fox who";
-  std::string template_name = "auto";
-  GenerationRequest request;
   int runs = 10;
-  bool json = false;
 };
 
 void AddShapeFlags(FlagSet& flags, Options& options) {
@@ -72,39 +70,27 @@ void AddPromptFlags(FlagSet& flags, Options& options) {
   flags.Text("--prompt", "TEXT", &options.prompt, "The prompt (default: the beginning of a tale)");
   flags.Value(
       "--prompt-ids", "LIST|FILE",
-      [&options](const std::string& value) { options.request.prompt_ids = ParseIdList("--prompt-ids", value, true); },
+      [&options](const std::string& value) {
+        options.run.request.prompt_ids = ParseIdList("--prompt-ids", value, true);
+      },
       "Token ids such as 1,2 or [1, 2], used exactly as given");
-  flags.Text("--template", "NAME", &options.template_name, "Chat template; none = raw text (default auto)");
+  AddTemplateFlag(flags, options.run);
   flags.Value(
       "--max-tokens", "N",
       [&options](const std::string& value) {
-        options.request.stop.max_tokens = static_cast<int32_t>(ParseInteger("--max-tokens", value, 2, 1 << 20));
+        options.run.request.stop.max_tokens = static_cast<int32_t>(ParseInteger("--max-tokens", value, 2, 1 << 20));
       },
       "New tokens (default 128); an end-of-sequence token does not end the text");
   flags.Value(
       "--temperature", "X",
       [&options](const std::string& value) {
-        options.request.sampling.temperature = ParseFloat("--temperature", value, {.min = 0, .max = 100});
+        options.run.request.sampling.temperature = ParseFloat("--temperature", value, {.min = 0, .max = 100});
       },
       "0 = greedy (default 0)");
   flags.Value(
       "--seed", "N",
-      [&options](const std::string& value) { options.request.sampling.seed = ParseSeed("--seed", value); },
+      [&options](const std::string& value) { options.run.request.sampling.seed = ParseSeed("--seed", value); },
       "Of the sampled text (default 0)");
-}
-
-void AddTreeFlags(FlagSet& flags, Options& options) {
-  flags.Text(
-      "--tree", "TREE", &options.engine.tree,
-      "Of all heads, as in run: auto, a preset, a file, a list, dynamic or beam (default auto, which learns in the "
-      "untimed round)");
-  AddTreeMemoryFlag(flags, options.engine);
-  flags.Value(
-      "--draft-p-min", "X",
-      [&options](const std::string& value) {
-        options.request.draft_p_min = ParseFloat("--draft-p-min", value, {.min = 0, .max = 1});
-      },
-      "Leave drafted tokens out that their head gives less (default 0: whole trees)");
 }
 
 // Random weights come from no folder and have no tokenizer.
@@ -126,31 +112,28 @@ void CheckTogether(const FlagSet& flags, const Options& options) {
   if (flags.Given("--prompt-ids") && (flags.Given("--prompt") || flags.Given("--template"))) {
     throw UserError("--prompt-ids stands for the whole prompt", "leave out --prompt and --template");
   }
-  if (flags.Given("--prompt-ids") && options.request.prompt_ids.empty()) {
+  if (flags.Given("--prompt-ids") && options.run.request.prompt_ids.empty()) {
     throw UserError("--prompt-ids is an empty list", "give one token at least");
   }
-  CheckNotEmpty(flags, "--model", options.engine.model);
+  CheckNotEmpty(flags, "--model", options.run.engine.model);
   CheckNotEmpty(flags, "--prompt", options.prompt);
-  if (flags.Given("--shape") ? !options.random.heads.empty() : options.engine.model.empty() || !options.drafts.empty())
+  if (flags.Given("--shape") ? !options.random.heads.empty()
+                             : options.run.engine.model.empty() || !options.drafts.empty())
     return;  // the embedded model has heads
-  for (const char* flag : {"--tree", "--draft-p-min", "--head-weights", "--draft-vocab", "--draft-vocab-text"}) {
-    if (!flags.Given(flag)) continue;
-    throw UserError(fmt::format("{} needs draft heads", flag),
-                    flags.Given("--shape") ? "give --heads" : "give --draft DIR");
-  }
+  RefuseWithoutDrafter(flags, flags.Given("--shape") ? "give --heads" : "give --draft DIR");
 }
 
 bool ParseFlags(const std::vector<std::string>& args, Options& options) {
-  options.request.stop = {.max_tokens = 128, .ignore_eos = true, .stop = {}};
+  options.run.request.stop = {.max_tokens = 128, .ignore_eos = true, .stop = {}};
   FlagSet flags("hydrant bench latency", kDescription, kExamples);
-  flags.Text("--model", "DIR", &options.engine.model, "Base model folder (default: the embedded model)");
+  flags.Text("--model", "DIR", &options.run.engine.model, "Base model folder (default: the embedded model)");
   flags.Repeated(
       "--draft", "DIR", [&options](const std::string& value) { options.drafts.push_back(value); },
       "Folder with heads; may be given several times (default: the embedded heads, with the embedded model)");
   AddShapeFlags(flags, options);
   flags.Group("Drafting and weights");
-  AddTreeFlags(flags, options);
-  AddWeightFlags(flags, options.engine);
+  AddDraftingFlags(flags, options.run);
+  AddWeightFlags(flags, options.run.engine);
   AddPromptFlags(flags, options);
   flags.Group("Measuring");
   flags.Value(
@@ -159,32 +142,36 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
         options.runs = static_cast<int>(ParseInteger("--runs", value, 1, 10000));
       },
       "Timed generations of each method, after one untimed (default 10)");
-  flags.Switch("--json", &options.json, "Print one JSON object");
+  flags.Switch("--json", &options.run.json, "Print one JSON object");
   flags.Group("Machine");
-  AddMachineFlags(flags, options.engine);
-  AddKvMemoryFlag(flags, options.engine);
+  AddMachineFlags(flags, options.run.engine);
+  AddKvMemoryFlag(flags, options.run.engine);
   if (!flags.Parse(args)) return false;
   CheckTogether(flags, options);
+  CheckOneOfEach(options.run, false);
+  if (!options.drafts.empty()) options.run.engine.draft = options.drafts.front();  // each engine gets its own
+  CheckDrafting(flags, options.run);
+  options.run.engine.draft.clear();
   if (flags.Given("--shape")) {
-    ChooseRandomFormats(options.engine);
-    if (options.request.prompt_ids.empty()) {
-      for (int32_t id = 1; id <= 16; ++id) options.request.prompt_ids.push_back(id);
+    ChooseRandomFormats(options.run.engine);
+    if (options.run.request.prompt_ids.empty()) {
+      for (int32_t id = 1; id <= 16; ++id) options.run.request.prompt_ids.push_back(id);
     }
     return true;
   }
-  if (options.engine.model.empty()) {
+  if (options.run.engine.model.empty()) {
     const DefaultModel found = FindDefaultModel();
-    options.engine.model = found.model;
+    options.run.engine.model = found.model;
     if (options.drafts.empty()) options.drafts = {found.draft};
   }
-  CheckIsFolder("--model", options.engine.model);
+  CheckIsFolder("--model", options.run.engine.model);
   for (const std::string& draft : options.drafts) CheckIsFolder("--draft", draft);
   return true;
 }
 
 // Over random weights: none where Ctrl-C stopped them.
 std::vector<std::unique_ptr<Engine>> MakeEngines(const Options& options) {
-  EngineOptions engine = options.engine;
+  EngineOptions engine = options.run.engine;
   engine.stop = StopFlag();
   Progress progress("making random weights");
   return eval::MakeRandomEngines(options.random, engine, [&progress](double share) {
@@ -196,14 +183,14 @@ std::vector<std::unique_ptr<Engine>> MakeEngines(const Options& options) {
 // One engine per heads folder; plain decoding on the first, with the heads idle.
 std::vector<std::unique_ptr<Engine>> LoadEngines(Options& options) {
   std::vector<std::unique_ptr<Engine>> engines;
-  options.engine.on_pack = PackProgress();
-  options.engine.stop = StopFlag();
+  options.run.engine.on_pack = PackProgress();
+  options.run.engine.stop = StopFlag();
   for (const std::string& draft : options.drafts) {
-    EngineOptions own = options.engine;
+    EngineOptions own = options.run.engine;
     own.draft = draft;
     engines.push_back(std::make_unique<Engine>(own));
   }
-  if (engines.empty()) engines.push_back(std::make_unique<Engine>(options.engine));
+  if (engines.empty()) engines.push_back(std::make_unique<Engine>(options.run.engine));
   for (const std::unique_ptr<Engine>& engine : engines) PrintWarnings(engine->info().warnings);
   return engines;
 }
@@ -231,14 +218,14 @@ std::vector<std::string> AcceptanceWarnings(const Options& options, std::span<co
 Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engine>>& engines,
                  std::span<const eval::LatencyMethod> methods, const eval::LatencyResult& result) {
   const EngineInfo& info = engines.front()->info();
-  Json json = {{"model", options.engine.model.empty() ? Json() : Json(options.engine.model)},
+  Json json = {{"model", options.run.engine.model.empty() ? Json() : Json(options.run.engine.model)},
                {"shape", options.random.shape.empty() ? Json() : Json(options.random.shape)},
-               {"prompt_tokens", options.request.prompt_ids.size()},
+               {"prompt_tokens", options.run.request.prompt_ids.size()},
                {"tokens", result.token_ids.size()},
                {"runs", result.rounds},
-               {"temperature", ShortestDouble(options.request.sampling.temperature)},
-               {"seed", options.request.sampling.seed},
-               {"draft_p_min", ShortestDouble(options.request.draft_p_min)},
+               {"temperature", ShortestDouble(options.run.request.sampling.temperature)},
+               {"seed", options.run.request.sampling.seed},
+               {"draft_p_min", ShortestDouble(options.run.request.draft_p_min)},
                {"threads", info.threads},
                {"cpu_target", info.cpu_target},
                {"kv_type", info.kv_type},
@@ -301,13 +288,13 @@ std::string LatencyText(std::span<const eval::LatencyMethod> methods, const eval
 
 // A text that ends early would be shorter than was asked for.
 void CheckFits(const Options& options, const EngineInfo& info) {
-  const size_t prompt = options.request.prompt_ids.size();
+  const size_t prompt = options.run.request.prompt_ids.size();
   const auto most = static_cast<size_t>(info.max_positions),
-             tokens = static_cast<size_t>(options.request.stop.max_tokens);
+             tokens = static_cast<size_t>(options.run.request.stop.max_tokens);
   if (prompt + tokens <= most) return;
-  throw UserError(fmt::format("--max-tokens {} after a prompt of {} tokens is more than the {} positions of {}", tokens,
-                              prompt, most,
-                              options.random.shape.empty() ? options.engine.model : "--shape " + options.random.shape));
+  throw UserError(
+      fmt::format("--max-tokens {} after a prompt of {} tokens is more than the {} positions of {}", tokens, prompt,
+                  most, options.random.shape.empty() ? options.run.engine.model : "--shape " + options.random.shape));
 }
 
 }  // namespace
@@ -318,15 +305,18 @@ int BenchLatency(const std::vector<std::string>& args) {
   const bool random = !options.random.shape.empty();
   const std::vector<std::unique_ptr<Engine>> engines = random ? MakeEngines(options) : LoadEngines(options);
   if (engines.empty()) return InterruptedExit();
-  if (options.request.prompt_ids.empty()) {
+  if (options.run.request.prompt_ids.empty()) {
     const ChatMessage message{"user", options.prompt};
-    options.request.prompt_ids = ConversationIds(*engines.front(), std::span(&message, 1),
-                                                 ResolveTemplate(options.engine.model, options.template_name));
+    options.run.request.prompt_ids = ConversationIds(
+        *engines.front(), std::span(&message, 1), ResolveTemplate(options.run.engine.model, options.run.template_name));
   }
   CheckFits(options, engines.front()->info());
   std::vector<eval::LatencyMethod> methods = {{"plain", engines.front().get(), false}};
   for (size_t i = 0; i < std::max(options.drafts.size(), options.random.heads.size()); ++i) {
     methods.push_back({MethodName(options, engines, i), engines[i].get(), true});
+  }
+  if (methods.size() == 1 && options.run.request.lookup.max_tokens > 0) {
+    methods.push_back({"lookup", engines.front().get(), true});
   }
   Progress progress("decoding");
   eval::LatencyOptions measure{.runs = options.runs};
@@ -334,12 +324,12 @@ int BenchLatency(const std::vector<std::string>& args) {
     progress.Update(share);
     return !Interrupted();
   };
-  const eval::LatencyResult result = eval::MeasureLatency(methods, options.request, measure);
+  const eval::LatencyResult result = eval::MeasureLatency(methods, options.run.request, measure);
   progress.Clear();
   PrintWarnings(AcceptanceWarnings(options, methods, result));
   if (!result.rows.empty()) {
-    Print(options.json ? base::DumpJson(LatencyJson(options, engines, methods, result)) + "\n"
-                       : EscapedName(LatencyText(methods, result), "\n"));
+    Print(options.run.json ? base::DumpJson(LatencyJson(options, engines, methods, result)) + "\n"
+                           : EscapedName(LatencyText(methods, result), "\n"));
   }
   return Interrupted() ? InterruptedExit() : kExitOk;
 }

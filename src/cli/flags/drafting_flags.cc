@@ -194,15 +194,26 @@ void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept) {
       "(plain) (default coupled; plain under typical acceptance)");
 }
 
+void RefuseWithoutDrafter(const FlagSet& flags, const std::string& hint) {
+  for (const char* flag : {"--tree", "--beam-width", "--beam-length", "--draft-nodes", "--draft-depth", "--draft-width",
+                           "--draft-p-min", "--head-weights", "--draft-vocab", "--draft-vocab-text"}) {
+    if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), hint);
+  }
+}
+
+void CheckOneOfEach(const RunOptions& options, bool may_have_trees) {
+  const auto check = [](const char* flag, size_t count) {
+    if (count > 1) throw UserError(fmt::format("{} is given several times, and this command takes one", flag));
+  };
+  if (!may_have_trees) check("--tree", options.trees.size());
+  check("--draft-p-min", options.draft_p_mins.size());
+  check("--lookup", options.lookups.size());
+}
+
 void CheckDrafting(const FlagSet& flags, RunOptions& options) {
   const bool names_beams = std::ranges::any_of(kBeamFlags, [&](const char* flag) { return flags.Given(flag); });
   if (names_beams && options.trees.empty()) options.trees.push_back("beam");
-  if (options.engine.draft.empty() && !options.engine.model.empty()) {
-    for (const char* flag : {"--tree", "--beam-width", "--beam-length", "--draft-nodes", "--draft-depth",
-                             "--draft-width", "--draft-p-min", "--head-weights"}) {
-      if (flags.Given(flag)) throw UserError(fmt::format("{} needs draft heads", flag), "give --draft DIR");
-    }
-  }
+  if (options.engine.draft.empty() && !options.engine.model.empty()) RefuseWithoutDrafter(flags, "give --draft DIR");
   if (NamesChain(flags, options)) {
     options.request.draft_depth = options.request.dynamic.depth;
   } else {
