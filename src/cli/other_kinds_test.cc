@@ -139,7 +139,7 @@ TEST(OtherKindsTest, HeadsThatAreNotRunAreNamed) {
         "EAGLE-3 heads");
   named(Folder(dir, "spec",
                {{"speculators_model_type", "eagle3"}, {"speculators_config", Json::object()}, {"draft_vocab_size", 4}},
-               {"d2t", "fusion_fc.weight", "transformer.hidden_norm.weight"}),
+               {"d2t", "fusion.weight", "decoder.hidden_norm.weight"}),
         "EAGLE-3 heads in the layout of the speculators library");
   named(Folder(dir, "redrafter", {{"model_type", "llama"}, {"architecture", "ReDrafterForLLaMALM"}},
                {"drafter.rnn_u.weight", "drafter.rnn_w.weight", "drafter.layers.0.linear.weight"}),

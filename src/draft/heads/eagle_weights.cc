@@ -35,26 +35,62 @@ constexpr HeadTensor Norm(std::string_view role, const char* name) {
 
 constexpr HeadTensor Unused(const char* name) { return {.role = "unused", .name = name, .form = Form::kUnused}; }
 
-// The authors' spelling. Some exports keep a rotary table.
-constexpr HeadTensor kFirst[] = {
-    Matrix(kEagleFc, "fc", Size::kHiddenSize, Size::kTwoHidden, ShardAxis::kOutputs),
-    Matrix(kQuery, "layers.0.self_attn.q_proj", Size::kQueryRows, Size::kHiddenSize, ShardAxis::kOutputs),
-    Matrix(kKey, "layers.0.self_attn.k_proj", Size::kKeyRows, Size::kHiddenSize, ShardAxis::kOutputs),
-    Matrix(kValue, "layers.0.self_attn.v_proj", Size::kKeyRows, Size::kHiddenSize, ShardAxis::kOutputs),
-    Matrix(kOutput, "layers.0.self_attn.o_proj", Size::kHiddenSize, Size::kQueryRows, ShardAxis::kInputs),
-    Matrix(kGate, "layers.0.mlp.gate_proj", Size::kInnerSize, Size::kHiddenSize, ShardAxis::kOutputs),
-    Matrix(kUp, "layers.0.mlp.up_proj", Size::kInnerSize, Size::kHiddenSize, ShardAxis::kOutputs),
-    Matrix(kDown, "layers.0.mlp.down_proj", Size::kHiddenSize, Size::kInnerSize, ShardAxis::kInputs),
-    Norm(kPostNorm, "layers.0.post_attention_layernorm"),
-    Unused("layers.0.self_attn.rotary_emb.inv_freq"),
-};
-
-// EAGLE-3: the authors call the layer "midlayer", the speculators library "layers.0".
-struct ThirdNames {
+// What a file calls the decoder layer. `rotary`: a table that some exports keep.
+struct LayerNames {
   const char *q, *k, *v, *o, *gate, *up, *down, *input_norm, *hidden_norm, *post_norm, *rotary;
 };
 
-constexpr std::array<HeadTensor, 16> ThirdRows(const ThirdNames& names) {
+// The authors', and of EAGLE-3 that of the speculators library.
+constexpr LayerNames kLayers = {"layers.0.self_attn.q_proj",
+                                "layers.0.self_attn.k_proj",
+                                "layers.0.self_attn.v_proj",
+                                "layers.0.self_attn.o_proj",
+                                "layers.0.mlp.gate_proj",
+                                "layers.0.mlp.up_proj",
+                                "layers.0.mlp.down_proj",
+                                "layers.0.input_layernorm",
+                                "layers.0.hidden_norm",
+                                "layers.0.post_attention_layernorm",
+                                "layers.0.self_attn.rotary_emb.inv_freq"};
+// The authors' of EAGLE-3.
+constexpr LayerNames kMidlayer = {"midlayer.self_attn.q_proj",
+                                  "midlayer.self_attn.k_proj",
+                                  "midlayer.self_attn.v_proj",
+                                  "midlayer.self_attn.o_proj",
+                                  "midlayer.mlp.gate_proj",
+                                  "midlayer.mlp.up_proj",
+                                  "midlayer.mlp.down_proj",
+                                  "midlayer.input_layernorm",
+                                  "midlayer.hidden_norm",
+                                  "midlayer.post_attention_layernorm",
+                                  "midlayer.self_attn.rotary_emb.inv_freq"};
+// Of EAGLE-1 in the speculators library.
+constexpr LayerNames kTransformer = {"transformer.self_attn.q_proj",
+                                     "transformer.self_attn.k_proj",
+                                     "transformer.self_attn.v_proj",
+                                     "transformer.self_attn.o_proj",
+                                     "transformer.mlp.gate_proj",
+                                     "transformer.mlp.up_proj",
+                                     "transformer.mlp.down_proj",
+                                     "transformer.input_layernorm",
+                                     "transformer.hidden_norm",
+                                     "transformer.post_attention_layernorm",
+                                     "transformer.self_attn.rotary_emb.inv_freq"};
+
+constexpr std::array<HeadTensor, 10> FirstRows(const char* fc, const LayerNames& names) {
+  return {Matrix(kEagleFc, fc, Size::kHiddenSize, Size::kTwoHidden, ShardAxis::kOutputs),
+          Matrix(kQuery, names.q, Size::kQueryRows, Size::kHiddenSize, ShardAxis::kOutputs),
+          Matrix(kKey, names.k, Size::kKeyRows, Size::kHiddenSize, ShardAxis::kOutputs),
+          Matrix(kValue, names.v, Size::kKeyRows, Size::kHiddenSize, ShardAxis::kOutputs),
+          Matrix(kOutput, names.o, Size::kHiddenSize, Size::kQueryRows, ShardAxis::kInputs),
+          Matrix(kGate, names.gate, Size::kInnerSize, Size::kHiddenSize, ShardAxis::kOutputs),
+          Matrix(kUp, names.up, Size::kInnerSize, Size::kHiddenSize, ShardAxis::kOutputs),
+          Matrix(kDown, names.down, Size::kHiddenSize, Size::kInnerSize, ShardAxis::kInputs),
+          Norm(kPostNorm, names.post_norm),
+          Unused(names.rotary)};
+}
+
+constexpr std::array<HeadTensor, 16> ThirdRows(const LayerNames& names) {
   return {Matrix(kEagleFc, "fc", Size::kHiddenSize, Size::kThreeHidden, ShardAxis::kOutputs),
           Matrix(kQuery, names.q, Size::kQueryRows, Size::kTwoHidden, ShardAxis::kOutputs),
           Matrix(kKey, names.k, Size::kKeyRows, Size::kTwoHidden, ShardAxis::kOutputs),
@@ -73,18 +109,15 @@ constexpr std::array<HeadTensor, 16> ThirdRows(const ThirdNames& names) {
           Unused(names.rotary)};
 }
 
-constexpr auto kThird = ThirdRows(
-    {"midlayer.self_attn.q_proj", "midlayer.self_attn.k_proj", "midlayer.self_attn.v_proj", "midlayer.self_attn.o_proj",
-     "midlayer.mlp.gate_proj", "midlayer.mlp.up_proj", "midlayer.mlp.down_proj", "midlayer.input_layernorm",
-     "midlayer.hidden_norm", "midlayer.post_attention_layernorm", "midlayer.self_attn.rotary_emb.inv_freq"});
-constexpr auto kThirdLayers = ThirdRows(
-    {"layers.0.self_attn.q_proj", "layers.0.self_attn.k_proj", "layers.0.self_attn.v_proj", "layers.0.self_attn.o_proj",
-     "layers.0.mlp.gate_proj", "layers.0.mlp.up_proj", "layers.0.mlp.down_proj", "layers.0.input_layernorm",
-     "layers.0.hidden_norm", "layers.0.post_attention_layernorm", "layers.0.self_attn.rotary_emb.inv_freq"});
+constexpr auto kFirst = FirstRows("fc", kLayers), kFirstTransformer = FirstRows("fusion_fc", kTransformer);
+constexpr auto kThird = ThirdRows(kMidlayer), kThirdLayers = ThirdRows(kLayers);
 
 constexpr HeadLayout kLayouts[] = {{.name = "eagle", .tensors = kFirst},
+                                   {.name = "eagle, speculators", .tensors = kFirstTransformer},
                                    {.name = "eagle3", .tensors = kThird},
                                    {.name = "eagle3, speculators", .tensors = kThirdLayers}};
+constexpr const HeadLayout &kFirstLayout = kLayouts[0], &kFirstTransformerLayout = kLayouts[1],
+                           &kThirdLayout = kLayouts[2], &kThirdLayersLayout = kLayouts[3];
 
 // By its tensors; null: no EAGLE heads.
 const HeadLayout* LayoutOf(const checkpoint::TensorSource& tensors) {
@@ -93,13 +126,14 @@ const HeadLayout* LayoutOf(const checkpoint::TensorSource& tensors) {
     has_midlayer = has_midlayer || name.starts_with("midlayer.");
     has_layer = has_layer || name.starts_with("layers.0.");
   }
-  if (has_midlayer) return &kLayouts[1];
+  if (has_midlayer) return &kThirdLayout;
+  if (tensors.Find("fusion_fc.weight") != nullptr) return &kFirstTransformerLayout;
   const bool is_third = tensors.Find("layers.0.hidden_norm.weight") != nullptr || tensors.Find("d2t") != nullptr;
-  if (has_layer && is_third) return &kLayouts[2];
-  return has_layer && tensors.Find("fc.weight") != nullptr ? &kLayouts[0] : nullptr;
+  if (has_layer && is_third) return &kThirdLayersLayout;
+  return has_layer && tensors.Find("fc.weight") != nullptr ? &kFirstLayout : nullptr;
 }
 
-bool IsThird(const HeadsInfo& info) { return info.rows != &kLayouts[0]; }
+bool IsThird(const HeadsInfo& info) { return info.rows == &kThirdLayout || info.rows == &kThirdLayersLayout; }
 
 // The list stands in the config itself, or in its 'eagle_config'.
 std::optional<base::JsonView> IdsIn(const base::JsonView& config) {
@@ -119,6 +153,9 @@ void ReadConfig(const base::JsonView& config, HeadsInfo& info) {
   if (config.Has("norm_before_residual")) info.norm_before_residual = config.At("norm_before_residual").Bool();
   if (config.Has("norm_before_fc") && config.At("norm_before_fc").Bool()) {
     config.At("norm_before_fc").Fail("false", "heads that norm the hidden states before 'fc' are not run");
+  }
+  if (config.Has("layernorms") && config.At("layernorms").Bool()) {
+    config.At("layernorms").Fail("false", "EAGLE heads with more norms than the authors' (HASS) are not run");
   }
   info.hidden_layers_are_inputs = nested;  // speculators' files are vLLM's, which counts inputs
   if (config.Has(kReadingKey)) {
@@ -203,8 +240,8 @@ HeadsInfo Published(const HeadLayout& rows, const char* name) {
   return info;
 }
 
-HeadsInfo FirstAsPublished() { return Published(kLayouts[0], "eagle"); }
-HeadsInfo ThirdAsPublished() { return Published(kLayouts[1], "eagle3"); }
+HeadsInfo FirstAsPublished() { return Published(kFirstLayout, "eagle"); }
+HeadsInfo ThirdAsPublished() { return Published(kThirdLayout, "eagle3"); }
 
 constexpr PublishedHeads kPublished[] = {{"eagle", FirstAsPublished}, {"eagle3", ThirdAsPublished}};
 
