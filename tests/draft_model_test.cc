@@ -78,40 +78,6 @@ TEST(DraftModelTest, AModelDraftsItsOwnTextForItself) {
   }
 }
 
-// Its own keys and values are there again after others have used the blocks, and a shared beginning is taken over.
-TEST(DraftModelTest, SharedBeginningsAndPreemptionsChangeNothing) {
-  EngineOptions options;
-  options.model = options.draft = GoldenBase();
-  options.load_tokenizer = false;
-  options.tree = "[[0,0,0],[1]]";
-  const uint64_t block = [&] {
-    const EngineInfo info = Engine(options).info();
-    return info.kv_memory / static_cast<uint64_t>(info.kv_positions / 32);
-  }();
-  options.kv_memory = 9 * block;
-  Engine engine(options);
-  std::vector<GenerationRequest> requests(4);
-  for (size_t i = 0; i < requests.size(); ++i) {
-    for (int32_t t = 0; t < 70; ++t) requests[i].prompt_ids.push_back(3 + (t * 37) % 500);
-    requests[i].prompt_ids.push_back(static_cast<int32_t>(10 + i));
-    requests[i].stop = {.max_tokens = 40, .ignore_eos = true, .stop = {}};
-    requests[i].cache_scope = "all";
-  }
-  int32_t preempted = 0, reused = 0;
-  const std::vector<GenerationResult> results = engine.GenerateBatch(requests);
-  for (size_t i = 0; i < requests.size(); ++i) {
-    preempted += results[i].num_preempted;
-    reused += results[i].num_reused;
-    requests[i].use_drafter = false;
-    EXPECT_EQ(results[i].token_ids, engine.Generate(requests[i]).token_ids);
-    // A model that drafts for itself: any position that it lost would show.
-    EXPECT_EQ(results[i].num_emitted.front(), 4);
-    EXPECT_LE(results[i].num_emitted.size(), 11U);
-  }
-  EXPECT_GT(preempted, 0);
-  EXPECT_GT(reused, 0);
-}
-
 // Chains of four, as the reference loop drafts them once the prefill has given a token ("rooted").
 TEST(DraftModelTest, TextsAndAcceptedLengthsEqualTheReference) {
   HYDRANT_NEED_SHARED();

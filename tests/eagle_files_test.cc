@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// EAGLE heads from files: what is wrong with them is said by name, and whatever they draft, texts are plain decoding's.
+// EAGLE heads from files: what is wrong with them is said by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,21 +7,13 @@
 #include <functional>
 
 #include "load/loaded_model.h"
-#include "tests/eagle_folder.h"
+#include "tests/head_folders.h"
 #include "tests/lossless_util.h"
 
 namespace hydrant::test::eagle_files_test {
 namespace {
 
 using testing::HasSubstr;
-
-EngineOptions OptionsOf(const std::string& draft) {
-  EngineOptions options;
-  options.model = Golden("base_mha");
-  options.draft = draft;
-  options.load_tokenizer = false;
-  return options;
-}
 
 void ExpectRefused(bool is_third, const std::string& part, const std::function<void(EagleFolder&)>& spoil) {
   EagleFolder folder(is_third);
@@ -131,33 +123,6 @@ TEST(EagleFiles, TheReadingOfLayerNumbersCanBeSettled) {
     const auto loaded = load::LoadModel(OptionsOf(folder.Write(dir)));
     const std::vector<int32_t> inputs = {0, 1, 2}, outputs = {1, 2, 3};
     EXPECT_EQ(loaded->drafter->WantedLayers(), std::string(reading) == "inputs" ? inputs : outputs);
-  }
-}
-
-TEST(EagleFiles, WhateverTheyDraftTextsArePlainDecodings) {
-  for (const bool is_third : {false, true}) {
-    const TempDir dir;
-    Engine engine(OptionsOf(EagleFolder(is_third).Write(dir)));
-    int64_t accepted = 0;
-    std::vector<GenerationRequest> requests;
-    for (const Setting& setting : EverySetting()) {
-      for (const char* tree : {"beam", "dynamic", "mc_sim_7b_63", "auto"}) {
-        GenerationRequest request;
-        request.prompt_ids = Prompt();
-        request.sampling = setting.sampling;
-        request.stop = {.max_tokens = 60, .ignore_eos = true, .stop = {}};
-        request.tree = tree;
-        requests.push_back(request);
-      }
-    }
-    const std::vector<GenerationResult> together = engine.GenerateBatch(requests);
-    for (size_t i = 0; i < requests.size(); ++i) {
-      SCOPED_TRACE(i);
-      accepted += together[i].num_accepted();
-      requests[i].use_drafter = false;
-      EXPECT_EQ(engine.Generate(requests[i]).token_ids, together[i].token_ids);
-    }
-    EXPECT_GT(accepted, 0);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MLP speculators beside a slow twin: logits along paths, the trees of each step, and the texts. The twin is written in
+// MLP speculators beside a slow twin: logits along paths, and the trees of each step. The twin is written in
 // double precision straight from the formula in docs/algorithms/mlp_speculator.md. (The engine's logits were compared
 // once with those of the authors' network, run in PyTorch 2.15 from files that it saved: for five shapes like these, in
 // both spellings, they differ by 8e-6 at most.)
@@ -12,8 +12,8 @@
 
 #include "eval/logits.h"
 #include "load/loaded_model.h"
+#include "tests/head_folders.h"
 #include "tests/lossless_util.h"
-#include "tests/mlp_speculator_folder.h"
 
 namespace hydrant::test::golden_mlp_speculator_test {
 namespace {
@@ -21,14 +21,6 @@ namespace {
 using Row = std::vector<double>;
 
 constexpr double kTolerance = 1e-4;
-
-EngineOptions OptionsOf(const std::string& draft) {
-  EngineOptions options;
-  options.model = Golden("base_mha");
-  options.draft = draft;
-  options.load_tokenizer = false;
-  return options;
-}
 
 class Twin {
  public:
@@ -102,9 +94,7 @@ constexpr Shape kShapes[] = {{"untied", false, false, 3, 48},
                              {"one stage", false, true, 1, 48}};
 
 MlpSpeculatorFolder FolderOf(const Shape& shape) {
-  MlpSpeculatorFolder folder(shape.is_tied, shape.stages, shape.inner);
-  folder.config["scale_input"] = shape.scales_input;
-  return folder;
+  return MlpSpeculatorFolder(shape.is_tied, shape.stages, shape.inner, shape.scales_input);
 }
 
 void ExpectNear(const Row& expected, const float* found) {
@@ -181,39 +171,6 @@ TEST(GoldenMlpSpeculator, EveryStepsDraftsAreTheTwins) {
       return true;
     });
     EXPECT_GT(nodes, 12U);
-  }
-}
-
-TEST(GoldenMlpSpeculator, TextsArePlainDecodingsOnEveryTarget) {
-  for (const Shape& shape : {kShapes[0], kShapes[3]}) {
-    const TempDir dir;
-    EngineOptions options = OptionsOf(FolderOf(shape).Write(dir));
-    for (const std::string& target : TargetsForFloats()) {
-      options.cpu_target = target;
-      Engine engine(options);
-      int64_t accepted = 0;
-      std::vector<GenerationRequest> requests;
-      for (const Setting& setting : EverySetting()) {
-        std::vector<std::string> trees = EveryTree(shape.stages);
-        trees.insert(trees.end(), {"dynamic", "auto"});
-        for (const std::string& tree : trees) {
-          requests.emplace_back();
-          requests.back().prompt_ids = Prompt();
-          requests.back().sampling = setting.sampling;
-          requests.back().stop = {.max_tokens = 40, .ignore_eos = true, .stop = {}};
-          requests.back().tree = tree;
-        }
-      }
-      const std::vector<GenerationResult> together = engine.GenerateBatch(requests);
-      for (size_t i = 0; i < requests.size(); ++i) {
-        SCOPED_TRACE(std::string(shape.name) + " " + target + " " + std::to_string(i));
-        EXPECT_EQ(engine.Generate(requests[i]).token_ids, together[i].token_ids);
-        requests[i].use_drafter = false;
-        EXPECT_EQ(engine.Generate(requests[i]).token_ids, together[i].token_ids);
-        accepted += together[i].num_accepted();
-      }
-      EXPECT_GT(accepted, 0);
-    }
   }
 }
 

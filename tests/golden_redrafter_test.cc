@@ -292,36 +292,5 @@ TEST(GoldenRedrafter, LogitsEqualTheAuthors) {
   }
 }
 
-TEST(GoldenRedrafter, TextsArePlainDecodingsOnEveryTarget) {
-  HYDRANT_NEED_SHARED();
-  for (const char* heads : {"head", "proj_head"}) {
-    for (const std::string& target : TargetsForFloats()) {
-      EngineOptions options = OptionsOf(heads);
-      options.cpu_target = target;
-      Engine engine(options);
-      std::vector<GenerationRequest> requests;
-      for (const Setting& setting : EverySetting()) {
-        for (const char* tree : {"beam", "dynamic", "[[0],[1],[0,0],[0,1],[0,0,0]]", "auto"}) {
-          GenerationRequest request;
-          request.prompt_ids = Prompt();
-          request.sampling = setting.sampling;
-          request.stop = {.max_tokens = 40, .ignore_eos = true, .stop = {}};
-          request.tree = tree;
-          request.beam.width = 5;
-          requests.push_back(request);
-        }
-      }
-      const std::vector<GenerationResult> together = engine.GenerateBatch(requests);
-      for (size_t i = 0; i < requests.size(); ++i) {
-        SCOPED_TRACE(std::string(heads) + " " + target + " " + std::to_string(i));
-        EXPECT_EQ(engine.Generate(requests[i]).token_ids, together[i].token_ids);
-        requests[i].use_drafter = false;
-        EXPECT_EQ(engine.Generate(requests[i]).token_ids, together[i].token_ids);
-        EXPECT_GT(together[i].num_accepted() + (requests[i].tree == "auto" ? 1 : 0), 0);
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace hydrant::test::golden_redrafter_test

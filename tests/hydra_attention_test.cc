@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hydra's heads of one module from files: what is wrong with them is said by name, and whatever they draft, texts are
-// plain decoding's.
+// Hydra's heads of one module from files: what is wrong with them is said by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +15,7 @@
 #include "eval/heads.h"
 #include "eval/logits.h"
 #include "load/loaded_model.h"
-#include "tests/hydra_attention_folder.h"
+#include "tests/head_folders.h"
 #include "tests/lossless_util.h"
 
 namespace hydrant::test::hydra_attention_test {
@@ -25,14 +24,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr const char* kArchitectures[] = {"eagle-attn", "cross-attn"};
-
-EngineOptions OptionsOf(const std::string& draft) {
-  EngineOptions options;
-  options.model = Golden("base_mha");
-  options.draft = draft;
-  options.load_tokenizer = false;
-  return options;
-}
 
 std::string Refusal(const std::string& folder) {
   try {
@@ -170,89 +161,6 @@ TEST(HydraAttention, KeyHeadsAndRopeBaseMayDiffer) {
     });
     for (const Matrix* other : {&other_rope, &two_heads}) {
       EXPECT_FALSE(std::ranges::equal(plain.row_span(1), other->row_span(1))) << arch;
-    }
-  }
-}
-
-// Batches of greedy and sampled requests with several trees, prompts in chunks, on every target.
-TEST(HydraAttention, TextsArePlainDecodingsOnEveryTarget) {
-  for (const char* arch : kArchitectures) {
-    const TempDir dir;
-    HydraAttentionFolder(arch).Write(dir);
-    for (const std::string& target : TargetsForFloats()) {
-      EngineOptions options = OptionsOf(dir.path());
-      options.cpu_target = target;
-      options.prefill_chunk = 5;
-      Engine engine(options);
-      std::vector<GenerationRequest> requests;
-      for (const Setting& setting : EverySetting()) {
-        for (const char* tree : {"dynamic", "mc_sim_7b_63", "[[0],[1],[0,0],[0,1],[0,0,0]]", "auto"}) {
-          GenerationRequest request;
-          request.prompt_ids = Prompt();
-          request.sampling = setting.sampling;
-          request.stop = {.max_tokens = 30, .ignore_eos = true, .stop = {}};
-          request.tree = tree;
-          requests.push_back(request);
-        }
-      }
-      int64_t accepted = 0;
-      const std::vector<GenerationResult> together = engine.GenerateBatch(requests);
-      for (size_t i = 0; i < requests.size(); ++i) {
-        SCOPED_TRACE(std::string(arch) + " " + target + " " + std::to_string(i));
-        accepted += together[i].num_accepted();
-        const GenerationResult alone = engine.Generate(requests[i]);
-        EXPECT_EQ(alone.token_ids, together[i].token_ids);
-        if (requests[i].tree != "auto") {
-          EXPECT_EQ(alone.num_emitted, together[i].num_emitted);
-        }
-        requests[i].use_drafter = false;
-        EXPECT_EQ(engine.Generate(requests[i]).token_ids, together[i].token_ids);
-      }
-      EXPECT_GT(accepted, 0);
-    }
-  }
-}
-
-// The drafted trees of every step, one behind the other.
-std::vector<int32_t> DraftsOf(Engine& engine, const GenerationRequest& request, int64_t* num_reused = nullptr) {
-  std::vector<int32_t> drafts;
-  const GenerationResult result = engine.Generate(request, [&](const Emission& emission) {
-    if (emission.step != nullptr) {
-      drafts.insert(drafts.end(), emission.step->tokens.begin(), emission.step->tokens.end());
-    }
-    return true;
-  });
-  if (num_reused != nullptr) *num_reused = result.num_reused;
-  EXPECT_GT(drafts.size(), result.token_ids.size());
-  return drafts;
-}
-
-// What is in shared blocks, and in which chunks a prompt came, changes no draft.
-TEST(HydraAttention, SharedBeginningsAndChunksChangeNoDraft) {
-  for (const char* arch : kArchitectures) {
-    const TempDir dir;
-    EngineOptions options = OptionsOf(HydraAttentionFolder(arch).Write(dir));
-    Engine engine(options);
-    options.prefill_chunk = 3;
-    Engine in_chunks(options);
-    std::vector<GenerationRequest> requests(4);
-    std::vector<std::vector<int32_t>> alone;
-    for (size_t i = 0; i < requests.size(); ++i) {
-      GenerationRequest& request = requests[i];
-      for (size_t t = 0; t < 64; ++t) request.prompt_ids.push_back(Prompt()[t % Prompt().size()]);
-      if (i > 0) request.prompt_ids.push_back(static_cast<int32_t>(300 + i));
-      request.stop = {.max_tokens = 40, .ignore_eos = true, .stop = {}};
-      request.tree = i % 2 == 0 ? "dynamic" : "mc_sim_7b_63";
-      request.dynamic = {.nodes = 16, .depth = 4, .width = 4};
-      alone.push_back(DraftsOf(engine, request));
-      EXPECT_EQ(DraftsOf(in_chunks, request), alone.back()) << arch << " " << i;
-      request.cache_scope = "all";
-    }
-    for (size_t i = 0; i < requests.size(); ++i) {
-      SCOPED_TRACE(std::string(arch) + " " + std::to_string(i));
-      int64_t num_reused = 0;
-      EXPECT_EQ(DraftsOf(engine, requests[i], &num_reused), alone[i]);
-      EXPECT_EQ(num_reused > 0, i > 0);
     }
   }
 }

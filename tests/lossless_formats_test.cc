@@ -16,6 +16,7 @@
 #include "kernels/kernels.h"
 #include "load/loaded_model.h"
 #include "model/decoder.h"
+#include "tests/drafting_kinds.h"
 #include "tests/lossless_util.h"
 
 namespace hydrant::test::lossless_formats_test {
@@ -64,19 +65,22 @@ TEST(LosslessFormats, EveryWeightFormatOnEveryTarget) {
   }
 }
 
-// Each kind of heads in each format; each format and each kind meets each target and each tree.
-TEST(LosslessFormats, EveryKindOfHeadsInEveryFormat) {
+// Each kind of drafter in each format; each format and each kind meets each target and each tree.
+TEST(LosslessFormats, EveryKindOfDrafterInEveryFormat) {
   const auto targets = kernels::AvailableKernels();
-  size_t turn = 0, kind = 0;
-  for (const std::string& heads : EveryKindOfHeads()) {
-    size_t tree = kind++;
+  size_t turn = 0, first_tree = 0;
+  for (const DraftingKind& kind : DraftingKinds()) {
+    if (kind.drafts.size() != 1 || !IsThere(kind)) continue;
+    const EngineOptions options = OptionsOf(kind);
+    size_t tree = first_tree++;
     for (const Formats& formats : EveryFormat()) {
-      ExpectLossless({.base = Golden("base_mha"),
-                      .heads = heads,
+      ExpectLossless({.base = options.model,
+                      .heads = options.draft,
                       .prompt = Prompt(),
-                      .num_tokens = 30,
+                      .num_tokens = 20,
                       .formats = formats,
-                      .trees = {tree++ % 3}},
+                      .trees = {tree++ % 3},
+                      .is_trained = IsTrained(kind)},
                      targets[turn++ % targets.size()]->name);
     }
   }

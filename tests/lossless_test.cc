@@ -18,54 +18,6 @@
 namespace hydrant::test::lossless_test {
 namespace {
 
-TEST(Lossless, CommittedHeadsOnEveryTarget) {
-  for (const std::string& target : TargetsForFloats()) {
-    for (const char* heads : {"hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
-      ExpectLossless({.base = Golden("base_mha"), .heads = Golden(heads), .prompt = Prompt(), .num_tokens = 60},
-                     target);
-    }
-  }
-}
-
-// Each probability with each kind of heads, on each target; every tree comes with every one of them.
-TEST(Lossless, TreesWithoutTheirUnlikelyNodesOnEveryTarget) {
-  size_t turn = 0;  // of the trees
-  for (const std::string& target : TargetsForFloats()) {
-    for (const char* heads : {"hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
-      ++turn;  // three probabilities, three trees: each meets another one in the next round
-      for (const float p_min : {1e-30F, 0.004F, 0.05F}) {
-        ExpectLossless({.base = Golden("base_mha"),
-                        .heads = Golden(heads),
-                        .prompt = Prompt(),
-                        .num_tokens = 60,
-                        .trees = {turn++ % 3},
-                        .draft_p_min = p_min},
-                       target);
-      }
-    }
-  }
-}
-
-// Looked-up chains and the heads' trees in turn: what heads absorb late must be what they would have absorbed at once.
-TEST(Lossless, LookupsOnEveryTarget) {
-  for (const std::string& target : TargetsForFloats()) {
-    for (const char* heads : {"hydra/prefix_mlp_k2_l1", "medusa/c_v2_k4_l1"}) {
-      for (const LookupOptions& lookup :
-           {LookupOptions{.max_tokens = 5, .min_match = 2}, LookupOptions{.max_tokens = 40, .min_match = 1},
-            LookupOptions{.max_tokens = 10, .rule = LookupRule::kFirst}}) {
-        SCOPED_TRACE(lookup.max_tokens);
-        ExpectLossless({.base = Golden("base_mha"),
-                        .heads = Golden(heads),
-                        .prompt = Prompt(),
-                        .num_tokens = 60,
-                        .trees = {1},
-                        .lookup = lookup},
-                       target);
-      }
-    }
-  }
-}
-
 // Up to the end of the context, where chains must be cut: this model comes to repeat itself long before.
 TEST(Lossless, LookupsUpToTheContextsEndWithHeadsAndWithout) {
   for (const bool with_heads : {false, true}) {
@@ -149,18 +101,6 @@ TEST(Lossless, LookupsWithTypicalAcceptanceAreRefused) {
                                      LookupOptions{.max_tokens = 4, .min_match = -1}}) {
     request.lookup = wrong;
     EXPECT_THROW(ValidateRequest(request), UserError);
-  }
-}
-
-TEST(Lossless, EveryKindOfHeadsOnEveryTarget) {
-  size_t round = 0;
-  for (const std::string& target : TargetsForFloats()) {
-    size_t turn = round++;  // of the trees: each kind meets another one on the next target
-    for (const std::string& heads : EveryKindOfHeads()) {
-      ExpectLossless(
-          {.base = Golden("base_mha"), .heads = heads, .prompt = Prompt(), .num_tokens = 48, .trees = {turn++ % 3}},
-          target);
-    }
   }
 }
 

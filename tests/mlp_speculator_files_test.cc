@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MLP speculators from files: both spellings, tied and untied; what is wrong with them is said by name; and whatever
-// they draft, texts are plain decoding's.
+// MLP speculators from files: both spellings, tied and untied; what is wrong with them is said by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,21 +10,13 @@
 #include <random>
 
 #include "load/loaded_model.h"
+#include "tests/head_folders.h"
 #include "tests/lossless_util.h"
-#include "tests/mlp_speculator_folder.h"
 
 namespace hydrant::test::mlp_speculator_files_test {
 namespace {
 
 using testing::HasSubstr;
-
-EngineOptions OptionsOf(const std::string& draft) {
-  EngineOptions options;
-  options.model = Golden("base_mha");
-  options.draft = draft;
-  options.load_tokenizer = false;
-  return options;
-}
 
 // The drafted tokens of every tree of a text.
 std::vector<int32_t> DraftsOf(const EngineOptions& options) {
@@ -249,39 +240,6 @@ TEST(MlpSpeculatorFiles, BytesAreThoseOfDistinctTensors) {
     loaded->drafter->LogitsAlong(std::span(&along, 1));
     EXPECT_EQ(logits.rows(), 4);
     EXPECT_EQ(loaded->drafter->bytes_read(), 4 * (kFirst + 3 * kNext + 4 * kTable));
-  }
-}
-
-TEST(MlpSpeculatorFiles, WhateverTheyDraftTextsArePlainDecodings) {
-  for (const bool is_tied : {false, true}) {
-    for (const char* weights : {"auto", "w8a8", "w4a16"}) {
-      MlpSpeculatorFolder folder(is_tied, 4);
-      folder.config["scale_input"] = is_tied;
-      const TempDir dir;
-      EngineOptions options = OptionsOf(folder.Write(dir));
-      options.head_weights = weights;
-      Engine engine(options);
-      int64_t accepted = 0;
-      std::vector<GenerationRequest> requests;
-      for (const Setting& setting : EverySetting()) {
-        for (const char* tree : {"dynamic", "mc_sim_7b_63", "auto"}) {
-          GenerationRequest request;
-          request.prompt_ids = Prompt();
-          request.sampling = setting.sampling;
-          request.stop = {.max_tokens = 60, .ignore_eos = true, .stop = {}};
-          request.tree = tree;
-          requests.push_back(request);
-        }
-      }
-      const std::vector<GenerationResult> together = engine.GenerateBatch(requests);
-      for (size_t i = 0; i < requests.size(); ++i) {
-        SCOPED_TRACE(std::string(weights) + " " + std::to_string(i));
-        accepted += together[i].num_accepted();
-        requests[i].use_drafter = false;
-        EXPECT_EQ(engine.Generate(requests[i]).token_ids, together[i].token_ids);
-      }
-      EXPECT_GT(accepted, 0);
-    }
   }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReDrafter heads from files: what is wrong with them is said by name, and whatever they draft, texts are plain
-// decoding's.
+// ReDrafter heads from files: what is wrong with them is said by name, and beams keep to their bounds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,21 +7,13 @@
 #include <functional>
 
 #include "load/loaded_model.h"
+#include "tests/head_folders.h"
 #include "tests/lossless_util.h"
-#include "tests/redrafter_folder.h"
 
 namespace hydrant::test::redrafter_files_test {
 namespace {
 
 using testing::HasSubstr;
-
-EngineOptions OptionsOf(const std::string& draft) {
-  EngineOptions options;
-  options.model = Golden("base_mha");
-  options.draft = draft;
-  options.load_tokenizer = false;
-  return options;
-}
 
 void ExpectRefused(const RedrafterFolder& folder, const std::string& part) {
   const TempDir dir;
@@ -153,33 +144,6 @@ TEST(RedrafterFiles, TreesOfBeamsKeepToTheirBounds) {
     EXPECT_EQ(result.token_ids, plain);
     EXPECT_LE(largest, most);
     EXPECT_GT(largest, static_cast<size_t>(max_nodes > 0 ? max_nodes : beam.width));
-  }
-}
-
-TEST(RedrafterFiles, WhateverTheyDraftTextsArePlainDecodings) {
-  for (const int64_t exit_dim : {128, 96}) {
-    const TempDir dir;
-    Engine engine(OptionsOf(RedrafterFolder(exit_dim == 128, exit_dim).Write(dir)));
-    int64_t accepted = 0;
-    std::vector<GenerationRequest> requests;
-    for (const Setting& setting : EverySetting()) {
-      for (const char* tree : {"beam", "dynamic", "mc_sim_7b_63", "auto"}) {
-        GenerationRequest request;
-        request.prompt_ids = Prompt();
-        request.sampling = setting.sampling;
-        request.stop = {.max_tokens = 60, .ignore_eos = true, .stop = {}};
-        request.tree = tree;
-        requests.push_back(request);
-      }
-    }
-    const std::vector<GenerationResult> together = engine.GenerateBatch(requests);
-    for (size_t i = 0; i < requests.size(); ++i) {
-      SCOPED_TRACE(i);
-      accepted += together[i].num_accepted();
-      requests[i].use_drafter = false;
-      EXPECT_EQ(engine.Generate(requests[i]).token_ids, together[i].token_ids);
-    }
-    EXPECT_GT(accepted, 0);
   }
 }
 

@@ -10,9 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "tests/eagle_folder.h"
-#include "tests/mlp_speculator_folder.h"
-#include "tests/redrafter_folder.h"
+#include "tests/head_folders.h"
 #include "tests/served.h"
 
 namespace hydrant::server::mixed_requests_test {
