@@ -1,65 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixty-four clients at once, of whom some go away: each of the others gets what plain decoding gives it alone.
+// Sixty-four clients at once, of whom some go away, with every kind of drafter and every way to draft: each of the
+// others gets what plain decoding gives it alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/json.h"
-#include "tests/head_folders.h"
+#include "tests/drafting_kinds.h"
 #include "tests/served.h"
 
 namespace hydrant::server::mixed_requests_test {
 namespace {
 
 using base::Json;
+using test::DraftingKind;
 using test::HttpClient;
 
 constexpr int kClients = 64;
 
-struct Way {
-  const char* name;
-  // Of the golden model; empty: plain; "eagle3", "redrafter", "mlp_speculator": random heads; "tale": the embedded
-  // model with its heads.
-  const char* draft;
-  int32_t lookup;
-  bool is_dynamic = false;  // every fourth request asks for a dynamic tree, every eighth for beams
-};
+// Beside the small models: floats become 8 bits, and stop strings need its tokenizer.
+const DraftingKind& Tale() {
+  static const DraftingKind tale{"Tale",
+                                 {{.golden = "../../models/tale-14m-hydra-pp", .base = "../../models/tale-14m"}}};
+  return tale;
+}
 
-std::string NameOfWay(const testing::TestParamInfo<Way>& way) { return way.param.name; }
-
-EngineOptions OptionsOf(const Way& way) {
-  EngineOptions options;
+EngineOptions ServedOptionsOf(const DraftingKind& kind) {
+  EngineOptions options = OptionsOf(kind);
   options.kv_memory = uint64_t{6} << 20U;  // so little that some are preempted or wait
-  if (way.draft == std::string("tale")) {
-    options.model = test::SourceDir() + "/models/tale-14m";
-    options.draft = test::SourceDir() + "/models/tale-14m-hydra-pp";
-    options.weights = "w8a8";
-    return options;
-  }
-  options.model = test::SourceDir() + "/tests/golden/" + std::string("base_mha");
-  if (way.draft == std::string("eagle3")) {
-    static const test::TempDir dir;
-    options.draft = test::EagleFolder(/*is_third=*/true).Write(dir);
-  } else if (way.draft == std::string("redrafter")) {
-    static const test::TempDir dir;
-    options.draft = test::RedrafterFolder(/*is_recurrent=*/true).Write(dir);
-  } else if (way.draft == std::string("mlp_speculator")) {
-    static const test::TempDir dir;
-    options.draft = test::MlpSpeculatorFolder(/*is_tied=*/true, 4).Write(dir);
-  } else if (*way.draft != 0) {
-    options.draft = test::SourceDir() + "/tests/golden/" + std::string(way.draft);
-  }
-  options.load_tokenizer = false;
+  if (kind.name != Tale().name) return options;
+  options.weights = "w8a8";
+  options.load_tokenizer = true;
   return options;
 }
 
-class MixedRequests : public testing::TestWithParam<Way> {
+// A way to draft as HTTP has it.
+Json SpeculationOf(const GenerationRequest& way) {
+  Json json = {{"enabled", way.use_drafter}, {"draft_p_min", way.draft_p_min}, {"max_nodes", way.max_nodes}};
+  if (!way.tree.empty()) json["tree"] = way.tree;
+  if (way.draft_depth > 0) json["draft_depth"] = way.draft_depth;
+  if (way.tree == "dynamic") {
+    json.update(
+        {{"draft_nodes", way.dynamic.nodes}, {"draft_depth", way.dynamic.depth}, {"draft_width", way.dynamic.width}});
+  }
+  if (way.tree == "beam") json.update({{"beam_width", way.beam.width}, {"beam_length", way.beam.length}});
+  if (way.lookup.max_tokens > 0) {
+    json.update({{"lookup", way.lookup.max_tokens}, {"lookup_rule", NameOf(way.lookup.rule)}});
+    if (way.lookup.min_match > 0) json["lookup_min"] = way.lookup.min_match;
+  }
+  return json;
+}
+
+class MixedRequests : public testing::TestWithParam<DraftingKind> {
  protected:
+  void SetUp() override {
+    if (!IsThere(GetParam())) GTEST_SKIP() << "skipped: the reference cases are not beside the checkout";
+    engine_.emplace(ServedOptionsOf(GetParam()));
+    ways_ = WaysToDraft(GetParam(), engine_->info());
+  }
+
   // Client i's request, as the engine and as HTTP has it.
   GenerationRequest RequestOf(int i) const {
     GenerationRequest request;
@@ -71,16 +76,11 @@ class MixedRequests : public testing::TestWithParam<Way> {
     request.sampling.top_p = i % 4 == 0 ? 0.9F : 1.0F;
     request.sampling.repetition_penalty = i % 9 == 0 ? 1.2F : 1.0F;
     request.sampling.seed = static_cast<uint64_t>(i);
-    if (engine_.info().has_tokenizer && i % 6 == 1) request.stop.stop = {"the", "ou"};
+    if (engine_->info().has_tokenizer && i % 6 == 1) request.stop.stop = {"the", "ou"};
     return request;
   }
   Json BodyOf(int i) const {
     const GenerationRequest request = RequestOf(i);
-    Json speculation = {{"enabled", i % 7 != 2}, {"lookup", GetParam().lookup}, {"lookup_min", 2}};
-    if (GetParam().is_dynamic && i % 4 == 1) {
-      speculation.update({{"tree", "dynamic"}, {"draft_nodes", 9}, {"draft_depth", 3}, {"draft_width", 3 + i % 3}});
-    }
-    if (GetParam().is_dynamic && i % 8 == 3) speculation.update({{"beam_width", 2 + i % 4}, {"beam_length", 4}});
     return {{"prompt", request.prompt_ids},
             {"max_tokens", request.stop.max_tokens},
             {"ignore_eos", request.stop.ignore_eos},
@@ -91,7 +91,7 @@ class MixedRequests : public testing::TestWithParam<Way> {
             {"stop", request.stop.stop},
             {"n", i % 10 == 3 ? 2 : 1},
             {"return_token_ids", true},
-            {"speculation", speculation}};
+            {"speculation", SpeculationOf(ways_[static_cast<size_t>(i) % ways_.size()])}};
   }
 
   void GoAway(uint16_t port, int i) const {
@@ -104,12 +104,13 @@ class MixedRequests : public testing::TestWithParam<Way> {
     std::this_thread::sleep_for(std::chrono::milliseconds(i));
   }
 
-  Engine engine_{OptionsOf(GetParam())};
+  std::optional<Engine> engine_;
+  std::vector<GenerationRequest> ways_;
 };
 
 TEST_P(MixedRequests, GiveTheTextsOfOneByOne) {
   ServiceOptions options{.model_name = "m", .template_name = "none"};
-  test::Served served(engine_, options);
+  test::Served served(*engine_, options);
   std::vector<Json> replies(kClients);
   std::vector<std::thread> threads;
   for (int i = 0; i < kClients; ++i) {
@@ -124,7 +125,7 @@ TEST_P(MixedRequests, GiveTheTextsOfOneByOne) {
     if (i % 8 == 7) continue;
     GenerationRequest alone = RequestOf(i);
     for (const Json& choice : reply["choices"]) {
-      const GenerationResult expected = engine_.Generate(alone);
+      const GenerationResult expected = engine_->Generate(alone);
       EXPECT_EQ(choice["token_ids"], expected.token_ids) << i;
       EXPECT_EQ(choice["text"], expected.text) << i;
       alone.sampling.seed = SeedOfChoice(alone.sampling.seed, 1);
@@ -137,7 +138,7 @@ TEST_P(MixedRequests, GiveTheTextsOfOneByOne) {
 }
 
 TEST_P(MixedRequests, AreStreamedBesideAThousandIdleConnections) {
-  test::Served served(engine_, {.model_name = "m", .template_name = "none"});
+  test::Served served(*engine_, {.model_name = "m", .template_name = "none"});
   std::vector<std::unique_ptr<HttpClient>> idle;
   for (int i = 0; i < 1000; ++i) idle.push_back(std::make_unique<HttpClient>(served.port()));
   std::vector<std::vector<int32_t>> ids(kClients);
@@ -156,21 +157,15 @@ TEST_P(MixedRequests, AreStreamedBesideAThousandIdleConnections) {
   }
   for (std::thread& thread : threads) thread.join();
   for (int i = 0; i < kClients; ++i) {
-    EXPECT_EQ(ids[static_cast<size_t>(i)], engine_.Generate(RequestOf(i)).token_ids) << i;
+    EXPECT_EQ(ids[static_cast<size_t>(i)], engine_->Generate(RequestOf(i)).token_ids) << i;
   }
   EXPECT_EQ(served.http().counts().open, 1000);
   EXPECT_EQ(idle[500]->Get("/health").status, 200);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, MixedRequests,
-                         testing::Values(Way{"Plain", "", 0}, Way{"Medusa", "medusa/c_v2_k4_l1", 0},
-                                         Way{"Hydra", "hydra/mlp_k3_l2", 0},
-                                         Way{"HydraPlusPlus", "hydra/prefix_mlp_k2_l1", 0}, Way{"Lookup", "", 6},
-                                         Way{"Eagle", "eagle3", 0, true}, Way{"Redrafter", "redrafter", 0, true},
-                                         Way{"MlpSpeculator", "mlp_speculator", 0, true},
-                                         Way{"DraftModel", "base_mha", 0, true},
-                                         Way{"TaleWithHeadsAndLookup", "tale", 6}),
-                         NameOfWay);
+constexpr auto kNameOfKind = [](const auto& kind) { return std::string(kind.param.name); };
+INSTANTIATE_TEST_SUITE_P(Kinds, MixedRequests, testing::ValuesIn(test::DraftingKinds()), kNameOfKind);
+INSTANTIATE_TEST_SUITE_P(Embedded, MixedRequests, testing::Values(Tale()), kNameOfKind);
 
 }  // namespace
 }  // namespace hydrant::server::mixed_requests_test
