@@ -126,5 +126,35 @@ TEST(EagleFiles, TheReadingOfLayerNumbersCanBeSettled) {
   }
 }
 
+// The speculators library's names of EAGLE-1: other words for the same numbers.
+TEST(EagleFiles, TheFirstHeadsAsTheSpeculatorsLibrarySpellsThem) {
+  EagleFolder folder(false), respelled(false);
+  respelled.config = {{"speculators_model_type", "eagle"},
+                      {"layernorms", false},
+                      {"fusion_bias", true},
+                      {"transformer_layer_config", folder.config}};
+  respelled.shapes.clear();
+  for (const auto& [name, shape] : folder.shapes) {
+    const bool is_layer = name.starts_with("layers.0.");
+    respelled.shapes[is_layer ? "transformer." + name.substr(9) : "fusion_" + name] = shape;
+  }
+  const TempDir dir, other;
+  EngineOptions options = OptionsOf(folder.Write(dir));
+  Engine engine(options);
+  options.draft = respelled.Write(other);
+  Engine by_speculators(options);
+  EXPECT_EQ(by_speculators.info().drafter, "eagle");
+  GenerationRequest request;
+  request.prompt_ids = Prompt();
+  request.stop = {.max_tokens = 60, .ignore_eos = true, .stop = {}};
+  request.tree = "dynamic";
+  const GenerationResult expected = engine.Generate(request), found = by_speculators.Generate(request);
+  EXPECT_EQ(found.num_emitted, expected.num_emitted);
+  EXPECT_EQ(found.depth_accepted, expected.depth_accepted);
+  respelled.config["layernorms"] = true;
+  const TempDir third;
+  EXPECT_THROW(load::LoadModel(OptionsOf(respelled.Write(third))), FileError);
+}
+
 }  // namespace
 }  // namespace hydrant::test::eagle_files_test
