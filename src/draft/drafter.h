@@ -114,6 +114,8 @@ class Drafter {
   virtual std::vector<int32_t> WantedLayers() const { return {}; }
   // The layers of keys and values that this drafter keeps in the sequences' blocks (DraftKv).
   virtual std::vector<kv::LayerShape> KvLayers() const { return {}; }
+  // Does its row of a position there depend on the token behind it, too (kv::KvShape::reads_next_token)?
+  virtual bool ReadsNextToken() const { return false; }
   virtual uint64_t weight_bytes() const { return 0; }
   // Of these, what is looked up: tables of which a draft reads single rows.
   virtual uint64_t table_bytes() const { return 0; }

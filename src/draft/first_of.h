@@ -28,6 +28,7 @@ class FirstOf : public Drafter {
   bool FillsShapes() const override { return first_->FillsShapes() || second_->FillsShapes(); }
   std::vector<int32_t> WantedLayers() const override { return both_.wanted(); }
   std::vector<kv::LayerShape> KvLayers() const override { return both_.KvLayers(); }
+  bool ReadsNextToken() const override { return both_.ReadsNextToken(); }
   uint64_t weight_bytes() const override { return both_.weight_bytes(); }
   uint64_t table_bytes() const override { return both_.table_bytes(); }
   uint64_t bytes_read() const override { return both_.bytes_read(); }

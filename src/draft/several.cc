@@ -27,6 +27,10 @@ std::vector<kv::LayerShape> Several::KvLayers() const {
   return layers;
 }
 
+bool Several::ReadsNextToken() const {
+  return std::ranges::any_of(drafters_, [](const Drafter* drafter) { return drafter->ReadsNextToken(); });
+}
+
 int32_t Several::max_depth() const {
   int32_t depth = 0;
   for (const Drafter* drafter : drafters_) depth = std::max(depth, drafter->max_depth());

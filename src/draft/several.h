@@ -24,6 +24,7 @@ class Several {
   // Places in wanted() of the layers that one of them wants.
   const std::vector<size_t>& WantsOf(size_t part) const { return wants_[part]; }
   std::vector<kv::LayerShape> KvLayers() const;
+  bool ReadsNextToken() const;
   DraftKv KvOf(size_t part, DraftKv kv) const {
     kv.first_layer += first_kv_[part];
     return kv;

@@ -30,6 +30,7 @@ class UnionOf : public Drafter {
   bool GrowsTrees() const override;
   std::vector<int32_t> WantedLayers() const override { return parts_.wanted(); }
   std::vector<kv::LayerShape> KvLayers() const override { return parts_.KvLayers(); }
+  bool ReadsNextToken() const override { return parts_.ReadsNextToken(); }
   uint64_t weight_bytes() const override { return parts_.weight_bytes(); }
   uint64_t table_bytes() const override { return parts_.table_bytes(); }
   uint64_t bytes_read() const override { return parts_.bytes_read(); }

@@ -9,6 +9,8 @@ namespace hydrant::kv {
 
 BlockIndex::Key BlockIndex::KeyOf(Content before, std::string_view scope, Tokens tokens) {
   Key key{.before = before, .scope = before == kNothing ? std::string(scope) : std::string()};
+  HYDRANT_CHECK(tokens.size() + 1 == key.tokens.size() || tokens.size() == key.tokens.size());
+  key.tokens.back() = -1;
   std::ranges::copy(tokens, key.tokens.begin());
   return key;
 }

@@ -23,7 +23,8 @@ class BlockIndex {
   // A content that is or was in the index, never given twice; kNothing: the beginning of a text.
   using Content = uint64_t;
   static constexpr Content kNothing = 0;
-  using Tokens = std::span<const int32_t, kernels::kBlockPositions>;
+  // A block's own tokens, or those and the one behind them, where a row's values depend on the token behind it, too.
+  using Tokens = std::span<const int32_t>;
 
   struct Found {
     int32_t block = -1;  // -1: no such entry
@@ -42,7 +43,7 @@ class BlockIndex {
   struct Key {
     Content before = kNothing;
     std::string scope;  // empty after a text's first block
-    std::array<int32_t, kernels::kBlockPositions> tokens{};
+    std::array<int32_t, kernels::kBlockPositions + 1> tokens{};
 
     auto operator<=>(const Key&) const = default;
   };

@@ -153,15 +153,20 @@ void BlockPool::Release(int32_t block) {
 }
 
 int32_t BlockPool::NumKnown(std::string_view scope, std::span<const int32_t> tokens) const {
-  constexpr size_t kP = kernels::kBlockPositions;
   BlockIndex::Content before = BlockIndex::kNothing;
-  int32_t known = 0;
-  for (; tokens.size() >= kP; tokens = tokens.subspan(kP), ++known) {
-    const BlockIndex::Found found = index_.Find(before, scope, BlockIndex::Tokens(tokens.first(kP)));
-    if (found.block < 0) break;
+  for (int32_t known = 0;; ++known) {
+    const BlockIndex::Tokens own = TokensOf(tokens, static_cast<size_t>(known));
+    if (own.empty()) return known;
+    const BlockIndex::Found found = index_.Find(before, scope, own);
+    if (found.block < 0) return known;
     before = found.content;
   }
-  return known;
+}
+
+BlockIndex::Tokens BlockPool::TokensOf(std::span<const int32_t> text, size_t b) const {
+  constexpr size_t kP = kernels::kBlockPositions;
+  const size_t size = shape_.reads_next_token ? kP + 1 : kP;
+  return text.size() < b * kP + size ? BlockIndex::Tokens() : text.subspan(b * kP, size);
 }
 
 kernels::KvLayer BlockPool::layer(int64_t index) const {

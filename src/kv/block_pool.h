@@ -24,6 +24,9 @@ struct LayerShape {
 struct KvShape {
   std::vector<LayerShape> layers;  // the base model's, then those of its drafter
   DType dtype = DType::kF32;
+  // Does the drafter's row of a position depend on the token behind it? Then a block is whose text it is with that
+  // token: texts that part behind a full block do not share it.
+  bool reads_next_token = false;
 
   bool operator==(const KvShape&) const = default;
 };
@@ -64,6 +67,8 @@ class BlockPool {
   // What is in which block. A block in the index must not be written: one of several users takes a copy, and an only
   // user first removes it from the index.
   const BlockIndex& index() const { return index_; }
+  // What block b of a text is known by; empty: not all of it is there yet.
+  BlockIndex::Tokens TokensOf(std::span<const int32_t> text, size_t b) const;
   BlockIndex::Found Enter(int32_t block, BlockIndex::Content before, std::string_view scope,
                           BlockIndex::Tokens tokens) {
     return index_.Add(block, before, scope, tokens);

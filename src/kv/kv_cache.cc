@@ -13,10 +13,6 @@ constexpr int32_t kP = kernels::kBlockPositions;
 
 int32_t BlocksFor(int32_t slots) { return (slots + kP - 1) / kP; }
 
-BlockIndex::Tokens TokensOf(std::span<const int32_t> text, size_t block) {
-  return BlockIndex::Tokens(text.subspan(block * kP, kP));
-}
-
 bool IsInfiniteF16(const uint8_t* data) {
   uint16_t bits = 0;
   std::memcpy(&bits, data, sizeof bits);
@@ -40,8 +36,10 @@ int32_t BlockTable::Adopt(std::string_view scope, std::span<const int32_t> token
   HYDRANT_CHECK(blocks_.empty() && most >= 0 && most <= static_cast<int32_t>(tokens.size()));
   BlockIndex::Content before = BlockIndex::kNothing;
   bool drafted = true;
-  while (length_ < most && length_ + kP <= static_cast<int32_t>(tokens.size())) {
-    const BlockIndex::Found found = pool_->index().Find(before, scope, TokensOf(tokens, blocks_.size()));
+  while (length_ < most) {
+    const BlockIndex::Tokens own = pool_->TokensOf(tokens, blocks_.size());
+    if (own.empty()) break;
+    const BlockIndex::Found found = pool_->index().Find(before, scope, own);
     if (found.block < 0) break;
     pool_->Retain(found.block);
     blocks_.push_back(found.block);
@@ -112,8 +110,10 @@ void BlockTable::Publish(std::string_view scope, std::span<const int32_t> tokens
   HYDRANT_CHECK(static_cast<int32_t>(tokens.size()) >= length_);
   while (static_cast<int32_t>(contents_.size() + 1) * kP <= length_) {
     const size_t b = contents_.size();
+    const BlockIndex::Tokens own = pool_->TokensOf(tokens, b);
+    if (own.empty()) break;
     const BlockIndex::Content before = b == 0 ? BlockIndex::kNothing : contents_.back();
-    contents_.push_back(pool_->Enter(blocks_[b], before, scope, TokensOf(tokens, b)).content);
+    contents_.push_back(pool_->Enter(blocks_[b], before, scope, own).content);
   }
 }
 

@@ -217,6 +217,29 @@ TEST(PrefixTest, ATextsFullBlocksAreFoundByOthersOfItsScope) {
   EXPECT_EQ(pool.num_free(), 17);
 }
 
+// Where the drafter's rows read the token behind them, the last row of a block is only right for texts that go on
+// alike.
+TEST(PrefixTest, TextsThatPartBehindABlockDoNotShareItWhereRowsReadTheNextToken) {
+  KvShape shape = SmallShape();
+  shape.reads_next_token = true;
+  BlockPool pool(shape, 20);
+  const std::vector<int32_t> text = Text(64);  // what is behind the second block is not known yet
+  std::vector<int32_t> longer = Text(64), other = Text(64);
+  longer.push_back(7);
+  other.push_back(8);
+  BlockTable first(&pool);
+  Compute(pool, first, text);
+  EXPECT_EQ(pool.index().size(), 1U);
+  first.Publish("a", longer);
+  EXPECT_EQ(pool.index().size(), 2U);
+  EXPECT_EQ(pool.NumKnown("a", longer), 2);
+  EXPECT_EQ(pool.NumKnown("a", other), 1);
+  BlockTable same(&pool), parting(&pool), unknown(&pool);
+  EXPECT_EQ(same.Adopt("a", longer, 64), 64);
+  EXPECT_EQ(parting.Adopt("a", other, 64), 32);
+  EXPECT_EQ(unknown.Adopt("a", text, 63), 32);
+}
+
 // A hit that ends within a block: whoever writes behind it takes a copy, and the others keep what they have.
 TEST(PrefixTest, ASharedBlockIsCopiedWhenItIsWritten) {
   BlockPool pool(SmallShape(), 20);

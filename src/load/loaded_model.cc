@@ -297,6 +297,7 @@ void FinishLoading(LoadedModel& loaded) {
   if (loaded.drafter) loaded.lookup_or_drafter = std::make_unique<draft::FirstOf>(&loaded.lookup, loaded.drafter.get());
   const std::vector<kv::LayerShape> own = loaded.proposer().KvLayers();
   loaded.kv_shape.layers.insert(loaded.kv_shape.layers.end(), own.begin(), own.end());
+  loaded.kv_shape.reads_next_token = loaded.proposer().ReadsNextToken();
   loaded.decoder = std::make_unique<model::Decoder>(&loaded.queue, &loaded.weights, loaded.proposer().WantedLayers());
   FillInfo(loaded);
   loaded.lookup.SetEosTokenIds(loaded.info.eos_token_ids);

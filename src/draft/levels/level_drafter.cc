@@ -75,6 +75,7 @@ class LevelDrafter : public Drafter {
   int32_t usual_depth() const override { return std::min(kUsualDepth, max_depth()); }
   std::vector<int32_t> WantedLayers() const override { return model_->WantedLayers(); }
   std::vector<kv::LayerShape> KvLayers() const override { return model_->KvLayers(); }
+  bool ReadsNextToken() const override { return keeps_kv_ && model_->reads_next_token(); }
   uint64_t weight_bytes() const override { return model_->weight_bytes(); }
   uint64_t table_bytes() const override { return model_->table_bytes(); }
   uint64_t bytes_read() const override { return model_->bytes_read(); }
@@ -85,13 +86,10 @@ class LevelDrafter : public Drafter {
     return std::make_unique<LevelState>();
   }
 
-  // The last row that is there read the token behind it, which may be another one here.
   int32_t Resume(DraftState& state, const DraftKv& kv, int32_t length) const override {
     auto& own = static_cast<LevelState&>(state);
     own = LevelState();
-    if (!keeps_kv_) return length;
-    const int32_t drafted = std::min(length, kv.drafted_length());
-    return model_->reads_next_token() ? std::max(0, drafted - 1) : drafted;
+    return keeps_kv_ ? std::min(length, kv.drafted_length()) : length;
   }
 
   void Commit(std::span<const CommitInput> inputs) override {
