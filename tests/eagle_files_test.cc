@@ -39,7 +39,8 @@ TEST(EagleFiles, WhatIsWrongIsNamed) {
             f.shapes["midlayer.self_attn.k_proj.weight"] = {64, 128};
           });
   refused("'norm.weight' is missing", [](EagleFolder& f) { f.shapes.erase("norm.weight"); });
-  refused("'midlayer.extra'", [](EagleFolder& f) { f.shapes["midlayer.extra"] = {3}; });
+  refused("model.safetensors: tensor 'midlayer.extra' [3] is not expected here: eagle3 heads hold no such tensor",
+          [](EagleFolder& f) { f.shapes["midlayer.extra"] = {3}; });
   refused("'lm_head.weight' is [40, 64], expected [39, 64] (rows of the token map",
           [](EagleFolder& f) { f.offsets.pop_back(); });
   refused("'d2t' maps row 39 to token", [](EagleFolder& f) { f.offsets.back() = 473; });

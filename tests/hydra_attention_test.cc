@@ -65,6 +65,17 @@ TEST(HydraAttention, CountsOtherThanOneAreNamed) {
   }
 }
 
+TEST(HydraAttention, WithoutTheirArchitectureTheConfigIsNamed) {
+  for (const char* arch : kArchitectures) {
+    ExpectRefused(arch, "holds Hydra heads, but there is no config.json with 'hydra_head_arch' beside it",
+                  [](HydraAttentionFolder& f) { f.config.erase("hydra_head_arch"); });
+    const TempDir dir;
+    HydraAttentionFolder(arch).Write(dir);
+    std::filesystem::remove(dir.path() + "/config.json");
+    EXPECT_THAT(Refusal(dir.path()), HasSubstr("there is no config.json with 'hydra_head_arch' beside it")) << arch;
+  }
+}
+
 // Each tensor missing, of another shape, and of another rank.
 TEST(HydraAttention, EveryTensorIsAskedForByNameAndShape) {
   for (const char* arch : kArchitectures) {
@@ -77,7 +88,8 @@ TEST(HydraAttention, EveryTensorIsAskedForByNameAndShape) {
       ExpectRefused(arch, "tensor '" + name + "' is [",
                     [&name](HydraAttentionFolder& f) { f.shapes[name].push_back(1); });
     }
-    ExpectRefused(arch, "'extra.weight'", [](HydraAttentionFolder& f) { f.shapes["extra.weight"] = {3}; });
+    ExpectRefused(arch, "'extra.weight' [3] is not expected here: hydra-" + std::string(arch) + " heads hold no such",
+                  [](HydraAttentionFolder& f) { f.shapes["extra.weight"] = {3}; });
     ExpectRefused(arch, "is missing", [](HydraAttentionFolder& f) { f.shapes = {{"hydra_heads.0.x.weight", {3}}}; });
   }
   ExpectRefused("eagle-attn", "'fc.weight' is [64, 64], expected [64, 128] (2 * hidden_size",

@@ -109,13 +109,17 @@ std::vector<std::string> TableLoader::Left() const {
   return left;
 }
 
-void TableLoader::Finish() const {
+void TableLoader::Finish(const std::string& why) const {
   const std::vector<std::string> left = Left();
   if (left.empty()) return;
   const StoredTensor* stored = source_->Find(left.front());
   std::string problem = "tensor '" + left.front() + "' " + ShapeString(stored->view.shape) + " is not expected here";
   if (left.size() > 1) problem += " (and " + std::to_string(left.size() - 1) + " more)";
-  if (!config_file_.empty()) problem += ": " + config_file_ + " describes a model without it";
+  if (!why.empty()) {
+    problem += ": " + why;
+  } else if (!config_file_.empty()) {
+    problem += ": " + config_file_ + " describes a model without it";
+  }
   throw FileError(stored->file, problem);
 }
 

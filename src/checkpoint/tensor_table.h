@@ -60,8 +60,9 @@ class TableLoader {
   }
   // Stored names that nothing has taken or ignored.
   std::vector<std::string> Left() const;
-  // Throws FileError naming the first (and the number of) tensors that no row took.
-  void Finish() const;
+  // Throws FileError naming the first (and the number of) tensors that no row took. `why`: what says that there are no
+  // such tensors; empty: the config.
+  void Finish(const std::string& why = {}) const;
 
   const TensorSource& source() const { return *source_; }
   uint64_t bytes_taken() const { return bytes_taken_; }  // of distinct storages

@@ -171,7 +171,7 @@ std::optional<std::string> OtherHeads(const Contents& c) {
   const std::string speculators = TextOf(c.config, "speculators_model_type");
   // EAGLE heads that are run, whole or damaged, and Hydra's eagle-attn: their own readers say what is wrong.
   const bool is_read = c.tensors.empty() || c.Any("midlayer.") || c.Any("layers.0.") || c.Has("fusion_fc.weight") ||
-                       c.config.contains("hydra_head_arch");
+                       c.Any("attn.self_attn.") || c.config.contains("hydra_head_arch");
   if (!is_read && (c.config.contains("speculators_config") || !speculators.empty())) {
     const bool eagle = speculators.empty() || speculators.starts_with("eagle");
     const bool third = speculators == "eagle3" || c.config.contains("draft_vocab_size") || c.Has("d2t");

@@ -85,7 +85,7 @@ class HeadReader {
     for (const HeadPlace& place : weights.Places()) Read(place);
     for (const auto& [head, blocks] : blocks_) blocks.Check(file_.info.weights_file);
     model::CheckOneKind(slices_, file_.tensors->display_name(), "the first blocks of the heads");
-    loader_.Finish();
+    loader_.Finish(file_.info.name + " heads hold no such tensor");
     weights.bytes = loader_.bytes_taken();
     weights.used_tensors.assign(loader_.used().begin(), loader_.used().end());
     if (file_.info.has_token_map) weights.used_tensors.push_back(draft::NameOf(file_.info, kTokenMap, 0, 0));

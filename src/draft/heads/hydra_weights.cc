@@ -287,7 +287,10 @@ void FillInfo(const checkpoint::TensorSource& tensors, const base::JsonView& con
 
 bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* config, HeadsInfo& info) {
   const bool has_arch = config != nullptr && config->Has("hydra_head_arch");
-  if (!HasAny(tensors, "hydra_mlp.") && !AreRanks(tensors) && !has_arch) return false;
+  // Without the key, too, a name of the authors' says whose heads they are.
+  const bool has_name =
+      HasAny(tensors, "hydra_mlp.") || HasAny(tensors, "attn.self_attn.") || HasAny(tensors, "cross_attn.");
+  if (!has_name && !AreRanks(tensors) && !has_arch) return false;
   if (config == nullptr || (!has_arch && !AreRanks(tensors))) {
     throw FileError(info.weights_file,
                     "holds Hydra heads, but there is no config.json with 'hydra_head_arch' beside it",
