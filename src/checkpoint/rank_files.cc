@@ -2,8 +2,11 @@
 #include "checkpoint/rank_files.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -161,10 +164,19 @@ int64_t RowsOfWeight(const TensorSource& rank, const std::string& name) {
 
 std::string RankFileName(int64_t rank) { return "rank" + std::to_string(rank) + ".safetensors"; }
 
-int64_t CountRankFiles(const std::string& folder) {
-  int64_t count = 0;
-  while (base::IsThere(std::filesystem::path(folder) / RankFileName(count))) ++count;
-  return count;
+std::vector<int64_t> RanksIn(const std::string& folder) {
+  constexpr std::string_view kBegin = "rank", kEnd = ".safetensors";
+  std::vector<int64_t> ranks;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) continue;
+    int64_t rank = -1;
+    std::from_chars(name.data() + kBegin.size(), name.data() + name.size() - kEnd.size(), rank);
+    if (rank >= 0 && name == RankFileName(rank)) ranks.push_back(rank);
+  }
+  std::ranges::sort(ranks);
+  return ranks;
 }
 
 std::unique_ptr<TensorSource> JoinRanks(const RankFiles& files, const AxisOf& axis_of) {

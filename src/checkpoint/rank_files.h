@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/tensor_source.h"
 #include "checkpoint/tensor_table.h"
@@ -15,8 +16,8 @@
 namespace hydrant::checkpoint {
 
 std::string RankFileName(int64_t rank);
-// How many of these files the folder holds, rank 0 first and without a gap.
-int64_t CountRankFiles(const std::string& folder);
+// The ranks of these files that the folder holds, ascending.
+std::vector<int64_t> RanksIn(const std::string& folder);
 
 // How a tensor of that name is split; nothing: it is not wanted.
 using AxisOf = std::function<std::optional<ShardAxis>(const std::string& name)>;

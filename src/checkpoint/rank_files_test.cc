@@ -77,7 +77,9 @@ class RankFilesTest : public ::testing::Test {
     }
   }
   std::unique_ptr<TensorSource> Join(int64_t vocab_size = 0) const {
-    return JoinRanks({.folder = dir_.path(), .count = CountRankFiles(dir_.path()), .vocab_size = vocab_size}, Axis);
+    return JoinRanks(
+        {.folder = dir_.path(), .count = static_cast<int64_t>(RanksIn(dir_.path()).size()), .vocab_size = vocab_size},
+        Axis);
   }
   std::string Refusal(int64_t vocab_size = 0) const {
     try {
@@ -91,6 +93,15 @@ class RankFilesTest : public ::testing::Test {
   test::TempDir dir_;
 };
 
+TEST_F(RankFilesTest, RanksAreFoundByTheirWholeNames) {
+  for (const char* name : {"rank10.safetensors", "rank0.safetensors", "rank2.safetensors", "rank01.safetensors",
+                           "rank.safetensors", "rank3.bin", "rank-1.safetensors", "rank4.safetensors.part"}) {
+    dir_.Write(name, "");
+  }
+  EXPECT_EQ(RanksIn(dir_.path()), (std::vector<int64_t>{0, 2, 10}));
+  EXPECT_TRUE(RanksIn(dir_.path() + "/none").empty());
+}
+
 TEST_F(RankFilesTest, PartsJoinToTheTensorsThatWereCut) {
   const Tensors tensors = {{"rows.weight", Numbers::Count({12, 5})},    {"rows.bias", Numbers::Count({12})},
                            {"columns.weight", Numbers::Count({3, 12})}, {"vocabulary.weight", Numbers::Count({17, 2})},
@@ -98,7 +109,7 @@ TEST_F(RankFilesTest, PartsJoinToTheTensorsThatWereCut) {
   for (const int64_t count : {1, 2, 3, 4}) {
     SCOPED_TRACE(count);
     WriteParts(tensors, count);
-    EXPECT_EQ(CountRankFiles(dir_.path()), count);
+    EXPECT_EQ(RanksIn(dir_.path()).size(), static_cast<size_t>(count));
     const auto joined = Join(17);
     EXPECT_EQ(joined->tensors().size(), tensors.size());
     EXPECT_EQ(joined->files().size(), static_cast<size_t>(count));

@@ -48,6 +48,21 @@ int64_t RanksOf(const base::JsonView& config, int64_t found) {
   return mapping.Has("tp_size") ? mapping.At("tp_size").Int(1, kMostRanks) : found;
 }
 
+// The folder holds ranks 0 to `expected` - 1 and no others.
+void CheckRanks(const std::string& folder, const std::vector<int64_t>& ranks, int64_t expected,
+                const base::JsonView* config) {
+  const auto found = static_cast<int64_t>(ranks.size());
+  int64_t missing = 0;  // the first one
+  while (missing < found && ranks[static_cast<size_t>(missing)] == missing) ++missing;
+  if (found == expected && missing == expected) return;
+  const std::string held = "holds " + std::to_string(found) + (found == 1 ? " rank file" : " rank files");
+  const std::string hint =
+      missing < expected ? "add " + checkpoint::RankFileName(missing) : "take away what is left of another";
+  if (found == expected) throw FileError(folder, held + ", but no " + checkpoint::RankFileName(missing), hint);
+  throw FileError(
+      folder, held + ", expected " + std::to_string(expected) + " ('mapping.tp_size' of " + config->file() + ")", hint);
+}
+
 }  // namespace
 
 std::optional<ShardAxis> RankAxis(const std::string& name) {
@@ -65,14 +80,10 @@ std::optional<ShardAxis> RankAxis(const std::string& name) {
 std::unique_ptr<checkpoint::TensorSource> OpenHeadTensors(const std::string& folder, const base::JsonView* config) {
   std::unique_ptr<checkpoint::TensorSource> first = checkpoint::OpenHeadsFolder(folder);
   if (!first->display_name().ends_with(checkpoint::RankFileName(0))) return first;
-  const int64_t found = checkpoint::CountRankFiles(folder);
+  const std::vector<int64_t> ranks = checkpoint::RanksIn(folder);
+  const auto found = static_cast<int64_t>(ranks.size());
   const int64_t expected = config == nullptr ? found : RanksOf(*config, found);
-  if (found != expected) {
-    throw FileError(folder,
-                    "holds " + std::to_string(found) + (found == 1 ? " rank file" : " rank files") + ", expected " +
-                        std::to_string(expected) + " ('mapping.tp_size' of " + config->file() + ")",
-                    found < expected ? "add " + checkpoint::RankFileName(found) : "take away what is left of another");
-  }
+  CheckRanks(folder, ranks, expected, config);
   if (found == 1) return first;
   checkpoint::RankFiles files{.folder = folder, .count = found};
   if (config != nullptr && config->Has("vocab_size")) {

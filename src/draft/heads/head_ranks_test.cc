@@ -85,8 +85,13 @@ TEST_F(HeadRanksTest, ARankThatIsMissingOrTooManyIsNamed) {
   for (const int64_t rank : {0, 1, 3}) Write(rank, kMedusa);
   EXPECT_THAT(
       Refusal(R"({"mapping": {"tp_size": 4}})"),
-      AllOf(HasSubstr("holds 2 rank files, expected 4 ('mapping.tp_size' of "), HasSubstr("add rank2.safetensors")));
-  EXPECT_THAT(Refusal(R"({"mapping": {"tp_size": 1}})"), HasSubstr("holds 2 rank files, expected 1"));
+      AllOf(HasSubstr("holds 3 rank files, expected 4 ('mapping.tp_size' of "), HasSubstr("add rank2.safetensors")));
+  EXPECT_THAT(Refusal(R"({"mapping": {"tp_size": 1}})"),
+              AllOf(HasSubstr("holds 3 rank files, expected 1 "), HasSubstr("take away what is left of another")));
+  for (const char* config : {R"({"mapping": {"tp_size": 3}})", "{}"}) {
+    EXPECT_THAT(Refusal(config),
+                AllOf(HasSubstr("holds 3 rank files, but no rank2.safetensors"), HasSubstr("add rank2.safetensors")));
+  }
   EXPECT_THAT(Refusal(R"({"mapping": {"world_size": 4, "pp_size": 2, "tp_size": 2}})"),
               AllOf(HasSubstr("'mapping.pp_size' is 2, expected 1"), HasSubstr("without pipeline parallelism")));
 }
