@@ -65,6 +65,42 @@ TEST(EagleFiles, WhatIsWrongIsNamed) {
                 [](EagleFolder& f) { f.shapes["fc.bias"] = {63}; });
 }
 
+TEST(EagleFiles, AVocabularyThatTheConfigSaysOtherwiseIsNamed) {
+  const auto refused = [](bool is_third, const std::string& part, const std::function<void(EagleFolder&)>& spoil) {
+    ExpectRefused(is_third, part, spoil);
+  };
+  refused(true, "config.json: 'draft_vocab_size' is 41, expected 40, the rows of tensor 'd2t' in ",
+          [](EagleFolder& f) { f.config["draft_vocab_size"] = 41; });
+  refused(true, "config.json: 'draft_vocab_size' is 40, expected 512, the rows of tensor 'lm_head.weight' in ",
+          [](EagleFolder& f) {
+            f.offsets.clear();
+            f.shapes["lm_head.weight"] = {512, 64};
+            f.config["draft_vocab_size"] = 40;
+          });
+  refused(true, "config.json: 'vocab_size' is 500, expected 512, the rows of tensor 'lm_head.weight' in ",
+          [](EagleFolder& f) {
+            f.offsets.clear();
+            f.shapes["lm_head.weight"] = {512, 64};
+            f.config["vocab_size"] = 500;
+          });
+  refused(true, "config.json: 'vocab_size' is 512, expected 500, the rows of tensor 't2d' in ",
+          [](EagleFolder& f) { f.shapes["t2d"] = {500}; });
+  refused(true, "config.json: 'transformer_layer_config.vocab_size' is 512, expected 500, the rows of tensor 't2d' in ",
+          [](EagleFolder& f) {
+            f.config = {{"transformer_layer_config", f.config}};
+            f.shapes["t2d"] = {500};
+          });
+  refused(false, "config.json: 'vocab_size' is 512, expected 511, the rows of tensor 'embed_tokens.weight' in ",
+          [](EagleFolder& f) {
+            f.shapes["embed_tokens.weight"] = {511, 64};
+          });
+  EagleFolder right(true);
+  right.config["draft_vocab_size"] = EagleFolder::kDraftVocab;
+  right.shapes["t2d"] = {EagleFolder::kVocab};
+  const TempDir dir;
+  EXPECT_NO_THROW(load::LoadModel(OptionsOf(right.Write(dir))));
+}
+
 TEST(EagleFiles, ACutFileIsNamed) {
   for (const uintmax_t size : {0, 5, 100, 5000}) {
     const TempDir dir;

@@ -166,6 +166,25 @@ void ReadConfig(const base::JsonView& config, HeadsInfo& info) {
   }
 }
 
+// A number of tokens in the config, and a tensor that has a row for each.
+void CheckRows(const checkpoint::TensorSource& tensors, const base::JsonView& config, const char* key,
+               const char* name) {
+  const checkpoint::StoredTensor* stored = tensors.Find(name);
+  if (stored == nullptr || stored->shape().empty() || !config.Has(key)) return;
+  const int64_t rows = stored->shape().front();
+  if (config.At(key).Int(1, INT32_MAX) == rows) return;
+  config.At(key).Fail(std::to_string(rows) + ", the rows of tensor '" + name + "' in " + stored->file);
+}
+
+void CheckVocabulary(const checkpoint::TensorSource& tensors, const base::JsonView& config, const HeadsInfo& info) {
+  const bool nested = config.Has("transformer_layer_config");
+  const base::JsonView layer = nested ? config.At("transformer_layer_config") : config;
+  CheckRows(tensors, layer, "vocab_size", "embed_tokens.weight");
+  if (!IsThird(info)) return;
+  CheckRows(tensors, layer, "vocab_size", info.has_token_map ? "t2d" : "lm_head.weight");
+  for (const char* name : {"d2t", "lm_head.weight"}) CheckRows(tensors, config, "draft_vocab_size", name);
+}
+
 bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* config, HeadsInfo& info) {
   info.rows = LayoutOf(tensors);
   if (info.rows == nullptr) return false;
@@ -177,7 +196,9 @@ bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* conf
   info.shared_lm_head = IsThird(info);  // EAGLE-1 uses the base's
   info.block_bias = false;              // biases are there or not
   info.has_token_map = IsThird(info) && tensors.Find("d2t") != nullptr;
-  if (config != nullptr) ReadConfig(*config, info);
+  if (config == nullptr) return true;
+  ReadConfig(*config, info);
+  CheckVocabulary(tensors, *config, info);
   return true;
 }
 
