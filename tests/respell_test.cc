@@ -353,21 +353,6 @@ TEST_F(RespellTest, PackedHeadsAreRefused) {
                     HasSubstr("name the folder that it was converted from")));
 }
 
-TEST_F(RespellTest, HeadsOfOtherKindsAreRefusedInEveryLayout) {
-  HYDRANT_NEED_SHARED();
-  for (const std::string_view layout : HeadLayoutNames()) {
-    for (const char* heads : {"eagle1", "eagle3"}) {
-      EXPECT_THAT(Refusal({.in = Shared(std::string("eagle/") + heads),
-                           .out = Out("x"),
-                           .layout = std::string(layout),
-                           .model = layout == "medusa-b" ? Golden("base_mha") : ""}),
-                  AllOf(HasSubstr(" heads, which layout " + std::string(layout) + " cannot hold"),
-                        HasSubstr("Medusa and Hydra heads are written in other layouts")))
-          << heads;
-    }
-  }
-}
-
 TEST_F(RespellTest, WhatALayoutCannotHoldIsRefused) {
   const std::string medusa = Golden("medusa/a_k3_l2"), hydra = Golden("hydra/mlp_k3_l2"), x = Out("x");
   for (const char* layout : {"medusa-a", "vllm"}) {

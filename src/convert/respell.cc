@@ -97,11 +97,14 @@ struct Read {
   RespelledHeads respelled;
 };
 
+// Kinds that no tool spells anew keep their names and their config.
+bool KeepsNames(const draft::HeadsInfo& info) { return info.kind->layouts.front().spelling == nullptr; }
+
 // The spelling that the layout has of such heads; null: none.
 const draft::HeadLayout* RowsIn(const draft::HeadsInfo& info, const Format& format) {
-  const char* own = info.kind->layouts.front().spelling;
-  if (format.spelling.empty() && own == nullptr) return nullptr;
-  return draft::Respelled(*info.kind, *info.rows, format.spelling.empty() ? own : format.spelling);
+  if (!format.spelling.empty()) return draft::Respelled(*info.kind, *info.rows, format.spelling);
+  if (KeepsNames(info)) return info.rows;
+  return draft::Respelled(*info.kind, *info.rows, info.kind->layouts.front().spelling);
 }
 
 const draft::HeadLayout& RowsFor(const draft::HeadsInfo& info, const Format& format) {
@@ -110,10 +113,9 @@ const draft::HeadLayout& RowsFor(const draft::HeadsInfo& info, const Format& for
   for (const Format& other : kFormats) {
     if (RowsIn(info, other) != nullptr) others += (others.empty() ? "" : ", ") + std::string(other.name);
   }
-  throw FileError(info.weights_file,
-                  "holds " + info.name + " heads, which layout " + std::string(format.name) + " cannot hold",
-                  others.empty() ? "Medusa and Hydra heads are written in other layouts, no others"
-                                 : "layouts of such heads: " + others);
+  throw FileError(
+      info.weights_file, "holds " + info.name + " heads, which layout " + std::string(format.name) + " cannot hold",
+      (others.find(',') == std::string::npos ? "the layout of such heads: " : "layouts of such heads: ") + others);
 }
 
 void ReadAll(const RespellOptions& options, const Format& format, Read& read) {
@@ -201,7 +203,7 @@ void CheckParts(const Read& read, int64_t tp) {
 
 std::string FileName(const Format& format, const draft::HeadsInfo& info) {
   if (!format.file.empty()) return std::string(format.file);
-  return std::string(info.kind->name) + "_lm_head.safetensors";
+  return KeepsNames(info) ? "model.safetensors" : std::string(info.kind->name) + "_lm_head.safetensors";
 }
 
 // The names of the files that it writes.
@@ -239,7 +241,11 @@ void WriteConfigs(const Read& read, const RespellOptions& options, const Respell
                           .source_file = read.heads->info.config_file,
                           .model_file = options.model.empty() ? "" : read.base.config.file,
                           .tp = options.tp};
-  WriteJson(folder + "/config.json", ConfigOf(options.layout, facts));
+  if (KeepsNames(read.heads->info)) {
+    CopyFiles({{"config.json"}}, options.in, folder);
+  } else {
+    WriteJson(folder + "/config.json", ConfigOf(options.layout, facts));
+  }
   WriteJson(folder + "/" + base::OutputFolder::kMark, {{"layout", options.layout},
                                                        {"weights_files", report.weights_files},
                                                        {"source", LastName(options.in)},

@@ -45,8 +45,22 @@ int64_t SizeIn(const draft::HeadsFile& file, Size size) {
   return 0;
 }
 
+// Kinds whose config has the base's sizes are checked against those; else rows of tensors say them.
+int64_t HiddenSize(const draft::HeadsFile& file) {
+  if (file.info.hidden_size > 0) return file.info.hidden_size;
+  if (file.info.layer != nullptr && file.info.layer->hidden_size > 0) return file.info.layer->hidden_size;
+  for (const HeadTensor& tensor : file.info.rows->tensors) {
+    if (tensor.inputs != Size::kStateInputs) continue;
+    const StoredTensor* first = file.tensors->Find(NameOf(file.info, tensor, 0, 0) + ".weight");
+    return first == nullptr || first->shape().size() != 2 ? 0 : first->shape().back();
+  }
+  return SizeIn(file, Size::kHiddenSize);
+}
+
 // Of a token map's rows the config alone says out of how many tokens they are.
 int64_t VocabSize(const draft::HeadsFile& file) {
+  if (file.info.vocab_size > 0) return file.info.vocab_size;
+  if (file.info.layer != nullptr && file.info.layer->vocab_size > 0) return file.info.layer->vocab_size;
   if (!file.info.has_token_map) return std::max<int64_t>(1, SizeIn(file, Size::kDraftRows));
   if (file.info.config_file.empty()) {
     throw FileError(file.info.weights_file,
@@ -234,9 +248,11 @@ class Respeller {
 model::ModelWeights BaseBySizes(const draft::HeadsFile& file) {
   model::ModelWeights base;
   base.config.file = file.info.config_file.empty() ? file.info.weights_file : file.info.config_file;
-  base.config.hidden_size = SizeIn(file, Size::kHiddenSize);
+  base.config.hidden_size = HiddenSize(file);
   if (base.config.hidden_size == 0) {
-    throw FileError(file.info.weights_file, "holds no block of head 0, expected one (it tells hidden_size)");
+    const bool has_config = !file.info.config_file.empty();
+    throw FileError(file.info.weights_file, "holds no block of head 0, expected one (it tells hidden_size)",
+                    has_config ? "" : "put the config.json that was published with the heads into the same folder");
   }
   base.config.vocab_size = VocabSize(file);
   base.config.num_heads = base.config.num_kv_heads = base.config.head_dim = 1;

@@ -44,7 +44,8 @@ constexpr const char* kExamples =
     "  hydrant convert --layout vllm medusa-vicuna-7b OUT                          heads for vLLM\n"
     "  hydrant convert --layout tensorrt-llm --tp 2 hydra-vicuna-7b OUT            rank0 and rank1\n"
     "  hydrant convert --layout hydra OUT hydra_lm_head                            and joined again\n"
-    "  hydrant convert --layout medusa-b --model vicuna-7b medusa-vicuna-7b OUT    model with heads\n";
+    "  hydrant convert --layout medusa-b --model vicuna-7b medusa-vicuna-7b OUT    model with heads\n"
+    "  hydrant convert --layout safetensors eagle-vicuna-7b OUT                    EAGLE's .bin file\n";
 
 // Of packed weights.
 constexpr std::array<std::string_view, 3> kLayouts = {"auto", "lines", "interleaved"};
@@ -92,7 +93,7 @@ void AddFlags(FlagSet& flags, Wanted& wanted) {
       "--layout", "LAYOUT", [&wanted](const std::string& value) { ParseLayout(value, wanted); },
       "Of packed weights: lines (for AMX, AVX2 and portable kernels), interleaved (for AVX-512), or auto: as this "
       "machine reads them; a machine of the other kind copies the weights when it loads them (default auto). Of heads: "
-      "medusa-a, medusa-b, vllm, tensorrt-llm, hydra or safetensors");
+      "medusa-a, medusa-b, vllm, tensorrt-llm, hydra, or safetensors, which takes every kind");
   flags.Value(
       "--tp", "N", [&wanted](const std::string& value) { wanted.tp = ParseInteger("--tp", value, 1, 64); },
       "Ranks of layout tensorrt-llm, a file each (default 1)");

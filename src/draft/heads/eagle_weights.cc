@@ -112,10 +112,11 @@ constexpr std::array<HeadTensor, 16> ThirdRows(const LayerNames& names) {
 constexpr auto kFirst = FirstRows("fc", kLayers), kFirstTransformer = FirstRows("fusion_fc", kTransformer);
 constexpr auto kThird = ThirdRows(kMidlayer), kThirdLayers = ThirdRows(kLayers);
 
-constexpr HeadLayout kLayouts[] = {{.name = "eagle", .tensors = kFirst},
-                                   {.name = "eagle, speculators", .tensors = kFirstTransformer},
-                                   {.name = "eagle3", .tensors = kThird},
-                                   {.name = "eagle3, speculators", .tensors = kThirdLayers}};
+constexpr HeadLayout kLayouts[] = {
+    {.name = "eagle", .tensors = kFirst, .may_lack_lm_heads = true},
+    {.name = "eagle, speculators", .tensors = kFirstTransformer, .may_lack_lm_heads = true},
+    {.name = "eagle3", .tensors = kThird},
+    {.name = "eagle3, speculators", .tensors = kThirdLayers}};
 constexpr const HeadLayout &kFirstLayout = kLayouts[0], &kFirstTransformerLayout = kLayouts[1],
                            &kThirdLayout = kLayouts[2], &kThirdLayersLayout = kLayouts[3];
 
@@ -213,6 +214,7 @@ std::string Listed(const std::vector<int64_t>& numbers) {
 // tell, nobody can.
 std::vector<int32_t> HiddenLayers(const HeadsInfo& info, const model::ModelConfig& base) {
   const int64_t layers = base.num_layers;
+  if (layers == 0) return {};  // of the base only sizes are known: nobody drafts
   const std::vector<int64_t> rule = {2, layers / 2, layers - 3}, rule_outputs = {1, layers / 2 - 1, layers - 4};
   std::vector<int64_t> ids = info.hidden_layers;
   if (ids.empty()) {
