@@ -36,6 +36,13 @@ bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* conf
   return false;
 }
 
+// Rows of the base's lm head are its own tokens.
+void CheckTokenMap(const HeadsInfo& info) {
+  if (!info.has_token_map || info.own_lm_heads || info.shared_lm_head) return;
+  throw FileError(info.weights_file, "holds '" + NameOf(info, kTokenMap, 0, 0) +
+                                         "', but no lm head: expected one, whose rows the map gives tokens");
+}
+
 // Whether the blocks after the first (Medusa) or after the input block (Hydra) of head 0 are one block: absent names,
 // one storage, or equal bytes.
 bool BlocksAreTied(const HeadsFile& file) {
@@ -84,6 +91,7 @@ HeadsFile OpenHeads(const std::string& folder) {
                     "EngineOptions::draft takes a folder with hydra_lm_head.pt, medusa_lm_head.pt or one of the "
                     "layouts of docs/formats.md");
   }
+  CheckTokenMap(file.info);
   file.info.tied_blocks = BlocksAreTied(file);
   return file;
 }

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "base/json.h"
 #include "base/thread_pool.h"
+#include "checkpoint/safetensors_writer.h"
 #include "draft/drafter.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
@@ -64,6 +66,21 @@ std::string MakeRefusal(const std::string& heads, const std::string& base) {
     HeadPacking packing{.choice = {}, .packer = &packer, .arranger = &arranger};
     MakeDrafter(heads, weights, &queue, packing, &warnings);
   });
+}
+
+// The base's lm head would have more rows than the map, and each of its own token.
+TEST(HeadTensorsTest, ATokenMapNeedsAnLmHead) {
+  const test::TempDir dir;
+  const std::vector<checkpoint::TensorEntry> entries = {{"blocks.0.layers.0.weight", DType::kF32, {64, 64}},
+                                                        {"token_map", DType::kI64, {3}}};
+  checkpoint::SafetensorsWriter writer(dir.path() + "/model.safetensors", entries, {});
+  const std::vector<float> weights(64 * 64);
+  writer.Write(weights.data(), weights.size() * sizeof(float));
+  const std::array<int64_t, 3> map = {5, 7, 9};
+  writer.Write(map.data(), sizeof map);
+  writer.Finish();
+  EXPECT_THAT(MakeRefusal(dir.path(), Golden("base_mha")),
+              HasSubstr("model.safetensors: holds 'token_map', but no lm head: expected one"));
 }
 
 TEST(HeadTensorsTest, CountsComeFromTheKeysAndADifferingConfigIsAWarning) {
