@@ -25,7 +25,7 @@ constexpr const char* kNeedsOfAmx =
     "avx512, AMX TILE, INT8 and BF16, and the operating system's leave to use tiles (Linux gives none where a thread "
     "has an alternate signal stack of less than some 12 KB)";
 
-#if defined(__x86_64__)
+#if defined(HYDRANT_X86_KERNELS)
 #define HYDRANT_X86_TABLE(table) &(table)
 const KernelTable* AmxTwin(const CpuFeatures& cpu) { return cpu.avx512 ? &kAmxTwinAvx512 : &kAmxTwin; }
 #else
