@@ -165,18 +165,9 @@ TEST(EagleFiles, TheReadingOfLayerNumbersCanBeSettled) {
 
 // The speculators library's names of EAGLE-1: other words for the same numbers.
 TEST(EagleFiles, TheFirstHeadsAsTheSpeculatorsLibrarySpellsThem) {
-  EagleFolder folder(false), respelled(false);
-  respelled.config = {{"speculators_model_type", "eagle"},
-                      {"layernorms", false},
-                      {"fusion_bias", true},
-                      {"transformer_layer_config", folder.config}};
-  respelled.shapes.clear();
-  for (const auto& [name, shape] : folder.shapes) {
-    const bool is_layer = name.starts_with("layers.0.");
-    respelled.shapes[is_layer ? "transformer." + name.substr(9) : "fusion_" + name] = shape;
-  }
+  EagleFolder respelled = EagleOfSpeculators();
   const TempDir dir, other;
-  EngineOptions options = OptionsOf(folder.Write(dir));
+  EngineOptions options = OptionsOf(EagleFolder(false).Write(dir));
   Engine engine(options);
   options.draft = respelled.Write(other);
   Engine by_speculators(options);

@@ -98,6 +98,22 @@ struct EagleFolder : HeadFolder {
   }
 };
 
+// EAGLE-1 as the speculators library spells it: the same numbers as those of EagleFolder(false).
+inline EagleFolder EagleOfSpeculators() {
+  const EagleFolder authors(false);
+  EagleFolder folder(false);
+  folder.config = {{"speculators_model_type", "eagle"},
+                   {"layernorms", false},
+                   {"fusion_bias", true},
+                   {"transformer_layer_config", authors.config}};
+  folder.shapes.clear();
+  for (const auto& [name, shape] : authors.shapes) {
+    const bool is_layer = name.starts_with("layers.0.");
+    folder.shapes[is_layer ? "transformer." + name.substr(9) : "fusion_" + name] = shape;
+  }
+  return folder;
+}
+
 // Hydra's "eagle-attn" and "cross-attn".
 struct HydraAttentionFolder : HeadFolder {
   static constexpr int64_t kInner = 172;  // base_mha's

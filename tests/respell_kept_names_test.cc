@@ -16,10 +16,8 @@
 #include "convert/convert.h"
 #include "convert/respell.h"
 #include "draft/heads/head_kind.h"
-#include "tests/eagle_folder.h"
+#include "tests/head_folders.h"
 #include "tests/lossless_util.h"
-#include "tests/mlp_speculator_folder.h"
-#include "tests/redrafter_folder.h"
 
 namespace hydrant::convert::respell_kept_names_test {
 namespace {
@@ -40,18 +38,6 @@ test::EagleFolder Third(bool nested) {
   return folder;
 }
 
-test::EagleFolder FirstOfSpeculators() {
-  test::EagleFolder folder(false);
-  std::map<std::string, std::vector<int64_t>> shapes;
-  for (const auto& [name, shape] : folder.shapes) {
-    const bool is_layer = name.starts_with("layers.0.");
-    shapes[is_layer ? "transformer." + name.substr(9) : "fusion_" + name] = shape;
-  }
-  folder.shapes = shapes;
-  folder.config = {{"transformer_layer_config", folder.config}};
-  return folder;
-}
-
 test::MlpSpeculatorFolder Tied() {
   test::MlpSpeculatorFolder folder(/*is_tied=*/true);
   folder.config.erase("emb_dim");
@@ -64,7 +50,7 @@ using WriteHeads = std::function<std::string(const test::TempDir&)>;
 std::map<std::string, WriteHeads> EveryHeads() {
   const auto write = [](const auto& folder) { return [=](const test::TempDir& dir) { return folder.Write(dir); }; };
   return {{"eagle", write(test::EagleFolder(false))},
-          {"eagle of speculators", write(FirstOfSpeculators())},
+          {"eagle of speculators", write(test::EagleOfSpeculators())},
           {"eagle3", write(Third(false))},
           {"eagle3 of speculators", write(Third(true))},
           {"redrafter", write(test::RedrafterFolder(true))},
