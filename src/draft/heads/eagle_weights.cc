@@ -158,12 +158,12 @@ void ReadConfig(const base::JsonView& config, HeadsInfo& info) {
   if (config.Has("layernorms") && config.At("layernorms").Bool()) {
     config.At("layernorms").Fail("false", "EAGLE heads with more norms than the authors' (HASS) are not run");
   }
-  info.hidden_layers_are_inputs = nested;  // speculators' files are vLLM's, which counts inputs
+  // speculators' files are vLLM's, which counts inputs.
+  if (nested) info.hidden_layer_reading = LayerReading::kInputs;
   if (config.Has(kReadingKey)) {
     const std::string reading = config.At(kReadingKey).String();
     if (reading != "inputs" && reading != "outputs") config.At(kReadingKey).Fail("\"inputs\" or \"outputs\"");
-    info.hidden_layers_are_inputs = reading == "inputs";
-    info.hidden_layers_are_outputs = reading == "outputs";
+    info.hidden_layer_reading = reading == "inputs" ? LayerReading::kInputs : LayerReading::kOutputs;
   }
 }
 
@@ -227,8 +227,9 @@ std::vector<int32_t> HiddenLayers(const HeadsInfo& info, const model::ModelConfi
   }
   const auto [least, most] = std::ranges::minmax(ids);
   const bool can_be_inputs = least >= 0 && most < layers, can_be_outputs = least >= -1 && most + 1 < layers;
-  bool are_inputs = info.hidden_layers_are_inputs, are_outputs = info.hidden_layers_are_outputs;
-  if (!are_inputs && !are_outputs) {
+  bool are_inputs = info.hidden_layer_reading == LayerReading::kInputs;
+  bool are_outputs = info.hidden_layer_reading == LayerReading::kOutputs;
+  if (info.hidden_layer_reading == LayerReading::kUnsaid) {
     are_inputs = can_be_inputs && (ids == rule || (ids != rule_outputs && !can_be_outputs));
     are_outputs = can_be_outputs && (ids == rule_outputs || (ids != rule && !can_be_inputs));
   }
@@ -280,7 +281,7 @@ std::unique_ptr<HeadWeights> Make(const HeadsFile& file, const model::ModelConfi
     info.layer = std::make_shared<const model::ModelConfig>(LayerOf(base));
     // Small bases have too few layers for the authors' rule.
     if (base.num_layers < 7) info.hidden_layers = {0, base.num_layers / 2, base.num_layers - 1};
-    info.hidden_layers_are_inputs = true;
+    info.hidden_layer_reading = LayerReading::kInputs;
   }
   if (info.layer == nullptr) {
     throw FileError(info.weights_file, "holds EAGLE heads, but there is no config.json beside it",

@@ -17,6 +17,9 @@ namespace hydrant::draft {
 struct HeadKind;  // head_kind.h
 struct HeadLayout;
 
+// What EAGLE-3's config counts where it lists hidden states: what enters layers, or what leaves them.
+enum class LayerReading : uint8_t { kUnsaid, kInputs, kOutputs };
+
 struct HeadsInfo {
   const HeadKind* kind = nullptr;
   const HeadLayout* rows = nullptr;     // how the file spells the tensors
@@ -37,12 +40,12 @@ struct HeadsInfo {
   double rope_theta = 10000.0;         // prefix layer
   int64_t num_kv_heads = 0;            // likewise; 0: as its key projection has rows
   std::vector<int64_t> hidden_layers;  // EAGLE-3: as the config lists them; empty: the authors' rule
-  bool hidden_layers_are_inputs = false, hidden_layers_are_outputs = false;  // neither: the file does not say
-  bool norm_before_residual = false;                                         // EAGLE-3 of the speculators library
-  int64_t exit_size = 0;     // ReDrafter: columns of its blocks; 0: 2 * hidden_size
-  bool is_recurrent = true;  // ReDrafter's 'rnn'; false: its states are sums
-  int64_t vocab_size = 0;    // ReDrafter: as its config says it; 0: there is none
-  int64_t hidden_size = 0;   // likewise
+  LayerReading hidden_layer_reading = LayerReading::kUnsaid;
+  bool norm_before_residual = false;  // EAGLE-3 of the speculators library
+  int64_t exit_size = 0;              // ReDrafter: columns of its blocks; 0: 2 * hidden_size
+  bool is_recurrent = true;           // ReDrafter's 'rnn'; false: its states are sums
+  int64_t vocab_size = 0;             // ReDrafter: as its config says it; 0: there is none
+  int64_t hidden_size = 0;            // likewise
   // EAGLE: of its layer. MLP speculator: emb_dim as hidden_size, inner_dim as intermediate_size, vocab_size; 0: not
   // said.
   std::shared_ptr<const model::ModelConfig> layer;
