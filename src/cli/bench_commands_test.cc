@@ -141,6 +141,14 @@ TEST(BenchCommandsTest, BatchDecodesTheWholeSuiteByEachTree) {
                                       "--tokens", "40", "--rounds", "1", "--json"}));
   EXPECT_EQ(lookup["methods"][1]["name"], "lookup");
   EXPECT_GT(lookup["methods"][1]["rows"][0]["nodes_per_step"], 0);
+  const Json as_many = JsonOf(Hydrant({"bench", "batch", "--model", Model(), "--suite", suite, "--tokens", "4",
+                                       "--rounds", "1", "--ignore-eos", "--json"}));
+  EXPECT_EQ(as_many["methods"][0]["rows"].size(), 2U) << "1 and 2: there are three prompts";
+  EXPECT_EQ(as_many["drafting"]["lookup"]["tokens"], 0);
+  EXPECT_EQ(as_many["ignore_eos"], true);
+  EXPECT_EQ(json["ignore_eos"], false);
+  ExpectRefused({"bench", "batch", "--ignore-eos"}, "--ignore-eos is for the prompts of --suite");
+  ExpectRefused({"bench", "batch", "--tree", "chain", "--tree", "chain"}, "--tree chain is given twice");
   ExpectRefused({"bench", "batch", "--model", Model(), "--suite", suite, "--sequences", "4"},
                 "suite.txt has 3 prompts");
   ExpectRefused({"bench", "batch", "--suite", suite, "--prompt-tokens", "4"}, "--suite names others");

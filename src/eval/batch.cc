@@ -94,7 +94,8 @@ class OpenRequests {
 // What one method and number have come to, round by round.
 struct Times {
   std::vector<double> rates, decode_rates, speedups;
-  double tokens = 0, steps = 0, num_emitted = 0, nodes = 0, draft_ms = 0, forward_ms = 0;
+  double tokens = 0, steps = 0, num_emitted = 0, nodes = 0, draft_ms = 0, forward_ms = 0, prompt_ms = 0;
+  double sequences = 0;
   std::string tree;
 
   void Add(const GenerationResult& result) {
@@ -104,11 +105,13 @@ struct Times {
     nodes += static_cast<double>(result.num_drafted);
     draft_ms += result.phase_ms.draft;
     forward_ms += result.phase_ms.forward;
+    prompt_ms += result.phase_ms.prefill;
+    sequences += 1;
     if (result.num_drafted > 0) tree = result.tree.chosen.name;
   }
-  BatchRow Row(int32_t sequences) const {
+  BatchRow Row(int32_t at_a_time) const {
     const double all = std::max(steps, 1.0);
-    return {.sequences = sequences,
+    return {.sequences = at_a_time,
             .tokens_per_second = SpreadOf(rates),
             .decode_tokens_per_second = SpreadOf(decode_rates),
             .speedup = SpreadOf(speedups),
@@ -117,6 +120,7 @@ struct Times {
             .nodes_per_step = nodes / all,
             .draft_ms = draft_ms / all,
             .forward_ms = forward_ms / all,
+            .prompt_ms = prompt_ms / std::max(sequences, 1.0),
             .tree = tree};
   }
 };

@@ -42,7 +42,8 @@ struct BatchRow {
   double nodes_per_step = 0;   // drafted
   // Milliseconds of a step for all sequences that take part, as a sequence meets it: the mean over all steps of all.
   double draft_ms = 0, forward_ms = 0;
-  std::string tree;  // TreeReport::chosen of the last request that drafted; empty: none did
+  double prompt_ms = 0;  // of a sequence, on average: the passes in which parts of its prompt were read
+  std::string tree;      // TreeReport::chosen of the last request that drafted; empty: none did
 };
 
 struct BatchResult {

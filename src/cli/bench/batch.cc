@@ -64,14 +64,15 @@ void AddMeasureFlags(FlagSet& flags, BatchCommand& command) {
   };
   flags.Value(
       "--sequences", "LIST", [&command](const std::string& value) { command.sequences = ParseSequences(value); },
-      "Numbers of sequences that are decoded together (default 1,2,4,8,16)");
+      "Numbers of sequences that are decoded together (default 1,2,4,8,16; with --suite as far as it has prompts)");
   flags.Text("--suite", "FILE", &command.suite_file,
              "Decode all prompts of a file, so many at a time, in place of equally long parts of one text; the forms "
-             "are those of 'bench serve'");
+             "are those of 'bench serve', and of several turns the first is taken");
   AddTemplateFlag(flags, command.run);
+  flags.Switch("--ignore-eos", &command.ignores_eos, "With --suite: go on after an end-of-sequence token");
   integer("--tokens", 2, 1 << 20, &command.run.request.stop.max_tokens,
-          "New tokens of each sequence (default 128). A token that ends replies does not end it, but with --suite it "
-          "does");
+          "New tokens of each sequence (default 128). A token that ends replies does not end it; with --suite it does "
+          "without --ignore-eos");
   integer("--prompt-tokens", 1, 1 << 20, &command.prompt_tokens, "Tokens of each prompt (default 32)");
   flags.Value(
       "--temperature", "X",
@@ -91,23 +92,30 @@ void CheckTogether(const FlagSet& flags, const BatchCommand& command) {
   const RunOptions& run = command.run;
   CheckNotEmpty(flags, "--model", run.engine.model);
   CheckNotEmpty(flags, "--suite", command.suite_file);
-  for (const std::string& tree : run.trees) CheckNotEmpty(flags, "--tree", tree);
+  for (const std::string& tree : run.trees) {
+    CheckNotEmpty(flags, "--tree", tree);
+    if (std::ranges::count(run.trees, tree) > 1) throw UserError(fmt::format("--tree {} is given twice", tree));
+  }
   CheckDraftHasModel(run.engine);
   if (flags.Given("--suite") && flags.Given("--prompt-tokens")) {
     throw UserError("--prompt-tokens is for prompts that are parts of one text, and --suite names others",
                     "leave one of them out");
   }
-  if (flags.Given("--template") && !flags.Given("--suite")) {
-    throw UserError("--template is for the prompts of --suite", "add --suite FILE, or leave it out");
+  for (const char* flag : {"--template", "--ignore-eos"}) {
+    if (!flags.Given(flag) || flags.Given("--suite")) continue;
+    throw UserError(fmt::format("{} is for the prompts of --suite", flag), "add --suite FILE, or leave it out");
   }
   CheckOneOfEach(run, true);
 }
 
 // Before a model is loaded.
-void ReadPrompts(BatchCommand& command) {
+void ReadPrompts(BatchCommand& command, bool names_sequences) {
   command.suite = traffic::ReadSuite(command.suite_file);
+  const size_t count = command.suite.prompts.size();
+  const auto is_too_many = [count](int32_t sequences) { return static_cast<size_t>(sequences) > count; };
+  if (!names_sequences) std::erase_if(command.sequences, is_too_many);
   const auto most = static_cast<size_t>(*std::ranges::max_element(command.sequences));
-  if (const size_t count = command.suite.prompts.size(); count < most) {
+  if (count < most) {
     throw UserError(fmt::format("--sequences has {}, and {} has {} prompts", most, command.suite_file, count),
                     "lower --sequences, or name a longer file");
   }
@@ -118,7 +126,7 @@ bool ParseFlags(const std::vector<std::string>& args, BatchCommand& command) {
   run.request.stop = {.max_tokens = 128, .ignore_eos = true, .stop = {}};
   FlagSet flags("hydrant bench batch", kDescription, kExamples);
   AddModelFlags(flags, run.engine);
-  AddDraftingFlags(flags, run);
+  AddDraftingFlags(flags, run, {.tree = "; several may be given, and each is measured"});
   AddMeasureFlags(flags, command);
   flags.Group("Machine");
   AddMachineFlags(flags, run.engine);
@@ -126,9 +134,9 @@ bool ParseFlags(const std::vector<std::string>& args, BatchCommand& command) {
   if (!flags.Parse(args)) return false;
   CheckTogether(flags, command);
   CheckDrafting(flags, run);
-  if (!command.suite_file.empty()) ReadPrompts(command);
+  if (!command.suite_file.empty()) ReadPrompts(command, flags.Given("--sequences"));
   ChooseModel(run.engine);
-  run.request.stop.ignore_eos = command.suite_file.empty();
+  run.request.stop.ignore_eos = command.suite_file.empty() || command.ignores_eos;
   return true;
 }
 

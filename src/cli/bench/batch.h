@@ -19,6 +19,7 @@ struct BatchCommand {
   std::vector<int32_t> sequences = {1, 2, 4, 8, 16};
   std::string suite_file;  // empty: parts of one text
   traffic::Suite suite;    // what it holds
+  bool ignores_eos = false;
   int32_t prompt_tokens = 32;
   int rounds = 3;
 };

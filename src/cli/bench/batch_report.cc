@@ -16,13 +16,10 @@ using base::Json;
 bool IsSuite(const BatchCommand& command) { return !command.suite_file.empty(); }
 
 Json RowJson(const BatchCommand& command, const eval::BatchRow& row) {
-  Json json = {{"sequences", row.sequences},
-               {"tokens_per_step", row.tokens_per_step},
-               {"num_emitted", row.num_emitted},
-               {"nodes_per_step", row.nodes_per_step},
-               {"draft_ms", row.draft_ms},
-               {"forward_ms", row.forward_ms},
-               {"tree", row.tree.empty() ? Json() : Json(row.tree)}};
+  Json json = {{"sequences", row.sequences},     {"tokens_per_step", row.tokens_per_step},
+               {"num_emitted", row.num_emitted}, {"nodes_per_step", row.nodes_per_step},
+               {"draft_ms", row.draft_ms},       {"forward_ms", row.forward_ms},
+               {"prompt_ms", row.prompt_ms},     {"tree", row.tree.empty() ? Json() : Json(row.tree)}};
   PutSpread(json, "tokens_per_second", row.tokens_per_second);
   if (!IsSuite(command)) PutSpread(json, "decode_tokens_per_second", row.decode_tokens_per_second);
   PutSpread(json, "speedup", row.speedup);
@@ -34,14 +31,17 @@ Json RowJson(const BatchCommand& command, const eval::BatchRow& row) {
 Json BatchJson(const BatchCommand& command, const EngineInfo& info, std::span<const eval::BatchMethod> methods,
                const eval::BatchResult& result) {
   const EngineOptions& engine = command.run.engine;
+  const GenerationRequest& request = command.run.request;
   Json json = {{"model", engine.model},
                {"draft", engine.draft.empty() ? Json() : Json(engine.draft)},
                {"more_drafts", engine.more_drafts},
                {"suite", IsSuite(command) ? Json(command.suite_file) : Json()},
                {"prompt_tokens", IsSuite(command) ? Json() : Json(command.prompt_tokens)},
-               {"tokens", command.run.request.stop.max_tokens},
-               {"temperature", ShortestDouble(command.run.request.sampling.temperature)},
-               {"seed", command.run.request.sampling.seed},
+               {"tokens", request.stop.max_tokens},
+               {"ignore_eos", request.stop.ignore_eos},
+               {"temperature", ShortestDouble(request.sampling.temperature)},
+               {"seed", request.sampling.seed},
+               {"drafting", DraftingJson(request)},
                {"rounds", result.rounds},
                {"threads", info.threads},
                {"cpu_target", info.cpu_target},
@@ -63,16 +63,17 @@ std::string BatchText(const BatchCommand& command, const EngineInfo& info, std::
                       const eval::BatchResult& result) {
   size_t width = 12;
   for (const eval::BatchMethod& method : methods) width = std::max(width, method.name.size());
-  std::string text = fmt::format("{:>9} {:{}} {:>11} {:>6} {:>9} {:>10} {:>9} {:>9} {:>19} {:>8}\n", "sequences", "",
-                                 width, "tokens/step", "nodes", "draft ms", "forward ms", "tokens/s",
+  std::string text = fmt::format("{:>9} {:{}} {:>11} {:>6} {:>9} {:>10} {:>9} {:>9} {:>9} {:>19} {:>8}\n", "sequences",
+                                 "", width, "tokens/step", "nodes", "draft ms", "forward ms", "prompt ms", "tokens/s",
                                  IsSuite(command) ? "" : "decoding", "least .. most", "speedup");
   for (size_t s = 0; s < command.sequences.size(); ++s) {
     for (size_t m = 0; m < methods.size(); ++m) {
       const eval::BatchRow& row = result.rows[m][s];
-      const eval::Spread& rate = row.decode_tokens_per_second;
-      text += fmt::format("{:9} {:{}} {:11.2f} {:6.1f} {:9.2f} {:10.2f} {:9.1f} {:>9} {:>19} {:7.2f}x\n", row.sequences,
-                          methods[m].name, width, row.tokens_per_step, row.nodes_per_step, row.draft_ms, row.forward_ms,
-                          row.tokens_per_second.median, IsSuite(command) ? "" : fmt::format("{:.1f}", rate.median),
+      const eval::Spread& rate = IsSuite(command) ? row.tokens_per_second : row.decode_tokens_per_second;
+      text += fmt::format("{:9} {:{}} {:11.2f} {:6.1f} {:9.2f} {:10.2f} {:9.2f} {:9.1f} {:>9} {:>19} {:7.2f}x\n",
+                          row.sequences, methods[m].name, width, row.tokens_per_step, row.nodes_per_step, row.draft_ms,
+                          row.forward_ms, row.prompt_ms, row.tokens_per_second.median,
+                          IsSuite(command) ? "" : fmt::format("{:.1f}", rate.median),
                           fmt::format("{:.1f} .. {:.1f}", rate.min, rate.max), row.speedup.median);
     }
   }

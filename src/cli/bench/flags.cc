@@ -59,6 +59,20 @@ std::unique_ptr<base::ThreadPool> BenchPool(const BenchOptions& options) {
   return pool;
 }
 
+base::Json DraftingJson(const GenerationRequest& request) {
+  const LookupOptions& lookup = request.lookup;
+  return {{"draft_p_min", ShortestDouble(request.draft_p_min)},
+          {"draft_depth", request.draft_depth},
+          {"dynamic",
+           {{"nodes", request.dynamic.nodes}, {"depth", request.dynamic.depth}, {"width", request.dynamic.width}}},
+          {"beam", {{"width", request.beam.width}, {"length", request.beam.length}}},
+          {"lookup",
+           {{"tokens", lookup.max_tokens},
+            {"rule", NameOf(lookup.rule)},
+            {"min_match", LeastMatch(lookup)},
+            {"max_match", MostMatch(lookup)}}}};
+}
+
 void PutSpread(base::Json& json, const std::string& name, const eval::Spread& spread) {
   json[name] = spread.median;
   json[name + "_min"] = spread.min;

@@ -37,6 +37,9 @@ void ChooseRandomFormats(EngineOptions& engine);
 
 std::unique_ptr<base::ThreadPool> BenchPool(const BenchOptions& options);
 
+// What a request says of drafting, but its tree. docs/commands.md has the fields.
+base::Json DraftingJson(const GenerationRequest& request);
+
 // json[name], json[name_min], json[name_max].
 void PutSpread(base::Json& json, const std::string& name, const eval::Spread& spread);
 

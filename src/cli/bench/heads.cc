@@ -121,9 +121,10 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
   return true;
 }
 
-tree::Topology TreeFor(const Options& options, int32_t heads) {
+tree::Topology TreeFor(const Options& options, const draft::Drafter& drafter) {
+  const int32_t heads = drafter.max_depth();
   if (options.engine.tree.empty()) {
-    const std::vector<std::vector<int32_t>> chain{std::vector<int32_t>(static_cast<size_t>(heads), 0)};
+    const std::vector<std::vector<int32_t>> chain{std::vector<int32_t>(static_cast<size_t>(drafter.usual_depth()), 0)};
     return tree::Topology::FromPaths(chain);
   }
   const tree::NamedTopology named = tree::ParseTree(options.engine.tree);
@@ -217,7 +218,7 @@ class HeadsBench {
     eval::HeadsOptions heads{.queue = what.queue, .base = what.base, .drafter = what.drafter};
     if (!options_.no_check) heads.portable = what.portable;
     if (file) heads.part_weights = eval::PartWeights(*file, config, what.num_draft_vocab);
-    heads.tree = TreeFor(options_, what.drafter->usual_depth());
+    heads.tree = TreeFor(options_, *what.drafter);
     heads.context = options_.context;
     heads.kv_type = what.kv_type;
     heads.seconds = options_.bench.seconds;

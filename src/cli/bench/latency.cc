@@ -132,7 +132,7 @@ bool ParseFlags(const std::vector<std::string>& args, Options& options) {
       "Folder with heads; may be given several times (default: the embedded heads, with the embedded model)");
   AddShapeFlags(flags, options);
   flags.Group("Drafting and weights");
-  AddDraftingFlags(flags, options.run);
+  AddDraftingFlags(flags, options.run, {});
   AddWeightFlags(flags, options.run.engine);
   AddPromptFlags(flags, options);
   flags.Group("Measuring");
@@ -225,7 +225,7 @@ Json LatencyJson(const Options& options, const std::vector<std::unique_ptr<Engin
                {"runs", result.rounds},
                {"temperature", ShortestDouble(options.run.request.sampling.temperature)},
                {"seed", options.run.request.sampling.seed},
-               {"draft_p_min", ShortestDouble(options.run.request.draft_p_min)},
+               {"drafting", DraftingJson(options.run.request)},
                {"threads", info.threads},
                {"cpu_target", info.cpu_target},
                {"kv_type", info.kv_type},

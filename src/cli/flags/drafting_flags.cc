@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 3> kRules = {"exact", "typical", "rejecti
 constexpr std::array<std::string_view, 2> kRoots = {"sampled", "argmax"};
 constexpr std::array<std::string_view, 2> kCandidates = {"coupled", "plain"};
 
-void AddLookupFlags(FlagSet& flags, RunOptions& options) {
+void AddLookupFlags(FlagSet& flags, RunOptions& options, const DraftingHelp& help) {
   LookupOptions& lookup = options.request.lookup;
   flags.Repeated(
       "--lookup", "N",
@@ -29,8 +29,8 @@ void AddLookupFlags(FlagSet& flags, RunOptions& options) {
         options.lookups.push_back(static_cast<int32_t>(ParseInteger("--lookup", value, 0, 64)));
       },
       "Where the last tokens stood before in prompt or reply, draft up to N tokens (0 to 64) that followed them, with "
-      "or "
-      "without heads (default 0: never); several as with --tree");
+      "or without heads (default 0: never" +
+          help.other + ")");
   flags.Value(
       "--lookup-rule", "RULE",
       [&lookup](const std::string& value) {
@@ -111,10 +111,9 @@ void CheckGrownTree(const FlagSet& flags, const RunOptions& options, const char*
   for (const char* flag : its_flags) {
     if (!flags.Given(flag)) continue;
     const bool is_chain = flag == std::string_view(kChainFlag);
-    throw UserError(
-        fmt::format("{} is for {} trees{}", flag, tree,
-                    is_chain ? ", or for a chain where no --tree is given" : " only"),
-        fmt::format("{}leave it out", is_chain ? "leave out --tree, or " : fmt::format("add --tree {}, or ", tree)));
+    throw UserError(fmt::format("{} is for {} trees{}", flag, tree,
+                                is_chain ? ", or for a chain where no --tree is given" : " only"),
+                    is_chain ? "leave out one of the two" : fmt::format("add --tree {}, or leave it out", tree));
   }
 }
 
@@ -136,14 +135,13 @@ void CheckBeam(const BeamOptions& beam) {
 
 }  // namespace
 
-void AddDraftingFlags(FlagSet& flags, RunOptions& options) {
+void AddDraftingFlags(FlagSet& flags, RunOptions& options, const DraftingHelp& help) {
   flags.Repeated(
       "--tree", "TREE", [&options](const std::string& value) { options.trees.push_back(value); },
       "Draft tree: auto (chosen while text is generated, by what steps take and give), dynamic (grown from what the "
       "drafts say) and beam (searched in beams) for drafters that go level by level, a preset ('hydrant tree list'), a "
-      "JSON file or a list of paths (default auto; "
-      "with --accept typical the heads' "
-      "trees.json, else mc_sim_7b_63); with --compare-plain several may be given, and the fastest is used");
+      "JSON file or a list of paths (default auto" +
+          help.tree + ")");
   AddTreeMemoryFlag(flags, options.engine);
   AddDynamicTreeFlags(flags, options.request.dynamic);
   AddBeamFlags(flags, options.request.beam);
@@ -152,9 +150,8 @@ void AddDraftingFlags(FlagSet& flags, RunOptions& options) {
       [&options](const std::string& value) {
         options.draft_p_mins.push_back(ParseFloat("--draft-p-min", value, {.min = 0, .max = 1}));
       },
-      "Leave out drafted tokens whose probability is below X by their head (default 0: whole trees); several as with "
-      "--tree");
-  AddLookupFlags(flags, options);
+      "Leave out drafted tokens whose probability is below X by their head (default 0: whole trees" + help.other + ")");
+  AddLookupFlags(flags, options, help);
 }
 
 void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept) {

@@ -3,13 +3,20 @@
 // (engine_flags.h).
 #pragma once
 
+#include <string>
+
 #include "cli/flags/flags.h"
 #include "cli/flags/run_flags.h"
 
 namespace hydrant::cli {
 
+// What a command adds to their help.
+struct DraftingHelp {
+  std::string tree = {};   // behind --tree's default
+  std::string other = {};  // behind that of --draft-p-min and --lookup
+};
 // --tree and what grown trees take, --tree-memory, --draft-p-min, --lookup and its rule.
-void AddDraftingFlags(FlagSet& flags, RunOptions& options);
+void AddDraftingFlags(FlagSet& flags, RunOptions& options, const DraftingHelp& help);
 // --accept, --epsilon, --alpha, --root, --candidates.
 void AddAcceptFlags(FlagSet& flags, AcceptOptions& accept);
 // --template.

@@ -135,7 +135,10 @@ std::optional<RunOptions> ParseRunFlags(const std::vector<std::string>& args) {
   FlagSet flags("hydrant run", kDescription, kExamples);
   flags.Group("Weights and drafts");
   AddModelFlags(flags, options.engine);
-  AddDraftingFlags(flags, options);
+  AddDraftingFlags(flags, options,
+                   {.tree = "; with --accept typical the heads' trees.json, else mc_sim_7b_63; with --compare-plain "
+                            "several may be given, and the fastest is used",
+                    .other = "; several as with --tree"});
   AddPromptFlags(flags, options);
   flags.Group("Sampling");
   for (const Setting& setting : SamplingSettings()) AddSetting(flags, setting, options.request);

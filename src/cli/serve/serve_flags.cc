@@ -108,7 +108,7 @@ std::optional<ServeOptions> ParseServeFlags(const std::vector<std::string>& args
   FlagSet flags("hydrant serve", kDescription, kExamples);
   flags.Group("Weights and drafts");
   AddModelFlags(flags, run.engine);
-  AddDraftingFlags(flags, run);
+  AddDraftingFlags(flags, run, {.tree = "; with --accept typical the heads' trees.json, else mc_sim_7b_63"});
   AddTemplateFlag(flags, run);
   AddServerFlags(flags, options);
   AddLimitFlags(flags, options);
