@@ -61,6 +61,17 @@ TEST(EagleFiles, WhatIsWrongIsNamed) {
   refused("'fc.weight' is missing", [](EagleFolder& f) { f.shapes.erase("fc.weight"); });
   refused("'midlayer.self_attn.q_proj.weight' is missing",
           [](EagleFolder& f) { f.shapes.erase("midlayer.self_attn.q_proj.weight"); });
+  refused("[96, 64], expected [97, 64] (intermediate_size of /tmp", [](EagleFolder& f) {
+    f.config["intermediate_size"] = 97;  // the heads' config says so, not the base's
+  });
+  refused("'transformer_layer_config' is {}, expected an object with the layer's config",
+          [](EagleFolder& f) { f.config["transformer_layer_config"] = base::Json::object(); });
+  ExpectRefused(/*is_third=*/false, "'fusion_bias' is false, expected true, since the file has such a bias",
+                [](EagleFolder& f) { f.config["fusion_bias"] = false; });
+  ExpectRefused(/*is_third=*/false, "'fusion_bias' is true, expected false", [](EagleFolder& f) {
+    f.config["fusion_bias"] = true;
+    f.shapes.erase("fc.bias");
+  });
   ExpectRefused(/*is_third=*/false, "'fc.bias' is [63], expected [64]",
                 [](EagleFolder& f) { f.shapes["fc.bias"] = {63}; });
 }

@@ -258,6 +258,9 @@ TEST(CommandsTest, InspectSaysWhatAFolderIs) {
   EXPECT_EQ(heads["heads"]["num_layers"], 4);
   EXPECT_EQ(heads["heads"]["parameters"], 7114496);
   EXPECT_EQ(heads["heads"]["unused"], Json::array());
+  EXPECT_EQ(heads["heads"]["grows_trees"], false);
+  EXPECT_EQ(heads["heads"]["base_hidden_size"], 256);
+  EXPECT_EQ(heads["heads"]["base_vocab_size"], 4096);
   EXPECT_THAT(Hydrant({"inspect", Heads()}).out, HasSubstr("grounded               yes"));
   const Json file = JsonOf(Hydrant({"inspect", Heads() + "/hydra_lm_head.safetensors", "--json", "--tensors"}));
   EXPECT_EQ(file["kind"], "tensors");
@@ -273,7 +276,12 @@ TEST(CommandsTest, InspectCountsHeadsOfOneModule) {
     EXPECT_EQ(heads["tensors"], arch == "eagle" ? 12 : 9);
     EXPECT_EQ(heads["base_copies"], Json({"input_embed_fn.weight", "lm_head.weight"}));
     EXPECT_EQ(heads["lm_heads"], "the base's");
+    EXPECT_EQ(heads["grows_trees"], true);
   }
+  const Json third = JsonOf(Hydrant({"inspect", test::SharedDir() + "/golden/eagle/eagle3", "--json"}))["heads"];
+  EXPECT_EQ(third["hidden_layers"], "[1, 2, 4]");
+  EXPECT_EQ(third["hidden_states"], "that enter or leave them, by the base's size");
+  EXPECT_EQ(third["base_hidden_size"], 64);
 }
 
 TEST(CommandsTest, RunWithHeadsEqualsPlainDecoding) {

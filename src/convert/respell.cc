@@ -290,6 +290,12 @@ RespellReport RespellHeads(const RespellOptions& options) {
   report.left_out = std::move(read.respelled.left_out);
   report.warnings = read.heads->info.warnings;
   report.warnings.insert(report.warnings.end(), read.respelled.warnings.begin(), read.respelled.warnings.end());
+  const bool is_ported = read.heads->info.name == "hydra++" && options.tp == 1;
+  if (options.layout == "tensorrt-llm" && read.heads->info.kind->name == std::string_view("hydra") && !is_ported) {
+    report.warnings.push_back(
+        "no TensorRT-LLM is known to load these files: its port of Hydra takes Hydra++ heads of one rank; Hydrant "
+        "reads them back");
+  }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

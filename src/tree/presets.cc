@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trees published with Medusa (FasterDecoding/Medusa, medusa/model/medusa_choices.py, Apache-2.0), which Hydra and
-// Spec-Bench use too, as leaf paths: one digit per rank, prefixes implied. "blockwise" is as long as the longest block
-// of Stern et al. (arXiv 1811.03115): k = 10, one token of which the base gives by itself.
+// Spec-Bench use too, as leaf paths: one digit per rank, prefixes implied. "eagle_1" is EAGLE-1's tree of 25, which its
+// code calls mc_sim_7b_63, too (SafeAILab/EAGLE, branch v1, eagle/model/choices.py, Apache-2.0). "blockwise" is as long
+// as the longest block of Stern et al. (arXiv 1811.03115): k = 10, one token of which the base gives by itself.
 #include <algorithm>
 #include <array>
 
@@ -46,6 +47,7 @@ constexpr std::array kPresets = std::to_array<PresetRow>({
     {"zephyr_stage2",
      "0000 0001 0010 002 003 004 005 006 007 008 009 010 011 012 013 020 021 030 040 050 06 07 08 09 100 101 "
      "110 12 13 14 15 200 21 22 23 30 31 40 41 50 60 70 8 9"},
+    {"eagle_1", "00000 00001 0001 0002 001 002 010 011 020 021 100 11 20 21 30"},
     {"single", "0"},
     {"chain", "0000"},
     {"blockwise", "000000000"},

@@ -24,6 +24,7 @@ const std::map<std::string, std::vector<int32_t>> kWidths = {
     {"vicuna_33b_stage1", {10, 34, 19}},
     {"vicuna_33b_stage2", {10, 24, 24, 5}},
     {"zephyr_stage2", {10, 27, 23, 3}},
+    {"eagle_1", {4, 8, 8, 3, 2}},
     {"single", {1}},
     {"chain", {1, 1, 1, 1}},
     {"blockwise", {1, 1, 1, 1, 1, 1, 1, 1, 1}},

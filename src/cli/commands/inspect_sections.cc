@@ -15,6 +15,7 @@
 #include "base/paths.h"
 #include "checkpoint/head_names.h"
 #include "checkpoint/packed_tensors.h"
+#include "convert/respelled_tensors.h"
 #include "draft/heads/base_copies.h"
 #include "draft/heads/head_kind.h"
 #include "hydrant/error.h"
@@ -141,12 +142,24 @@ void AddHeads(const draft::HeadsInfo& info, Section& section) {
                           : info.shared_lm_head ? "one for all heads"
                                                 : "the base's");
   section.Add("lm_head_bias", info.lm_head_bias);
+  section.Add("grows_trees", info.grows_trees);
   section.Add("token_map", info.has_token_map);
   section.Add("hidden_state_offset", info.hidden_layer_offset);
   for (const auto& fact : info.facts) {
     std::visit([&](auto value) { section.Add(fact.first, value); }, fact.second);
   }
   section.Add("base_model_name", info.base_model.empty() ? Json() : Json(info.base_model));
+}
+
+// Those of the base that the heads are for, as far as their file tells.
+void AddBaseSizes(const draft::HeadsFile& heads, Section& section) {
+  model::ModelConfig base;
+  try {
+    base = convert::BaseBySizes(heads).config;
+  } catch (const UserError&) {  // null
+  }
+  section.Add("base_hidden_size", base.hidden_size > 0 ? Json(base.hidden_size) : Json());
+  section.Add("base_vocab_size", base.vocab_size > 1 ? Json(base.vocab_size) : Json());
 }
 
 // The chat template's name, null for none; an unknown one is described, not refused: the tokenizer is fine without.
@@ -223,6 +236,7 @@ Section HeadsSection(const std::string& folder, bool with_base) {
   const Sizes sizes = Measure(*heads.tensors, used);
   Section section{"heads", {}};
   AddHeads(heads.info, section);
+  AddBaseSizes(heads, section);
   AddSizes(sizes, section);
   section.Add("tied", sizes.tied);
   section.Add("base_copies", copies);

@@ -147,6 +147,9 @@ std::optional<base::JsonView> IdsIn(const base::JsonView& config) {
 void ReadConfig(const base::JsonView& config, HeadsInfo& info) {
   const bool nested = config.Has("transformer_layer_config");  // the speculators library's
   const base::JsonView layer = nested ? config.At("transformer_layer_config") : config;
+  if (nested && (!layer.is_object() || !layer.Has("model_type"))) {
+    layer.Fail("an object with the layer's config, its 'model_type' and sizes");
+  }
   info.layer = std::make_shared<const model::ModelConfig>(model::ModelConfigOf(layer));
   if (info.layer->num_layers != 1) layer.At("num_hidden_layers").Fail("1, as EAGLE heads have one layer");
   if (info.layer->qk_norm) layer.At("model_type").Fail("a layer without norms of queries and keys");
@@ -186,13 +189,40 @@ void CheckVocabulary(const checkpoint::TensorSource& tensors, const base::JsonVi
   for (const char* name : {"d2t", "lm_head.weight"}) CheckRows(tensors, config, "draft_vocab_size", name);
 }
 
+// The speculators library says whether there is one.
+void CheckFusionBias(const checkpoint::TensorSource& tensors, const base::JsonView& config) {
+  if (!config.Has("fusion_bias")) return;
+  const bool is_there = tensors.Find("fusion_fc.bias") != nullptr || tensors.Find("fc.bias") != nullptr;
+  if (config.At("fusion_bias").Bool() == is_there) return;
+  config.At("fusion_bias")
+      .Fail(is_there ? "true, since the file has such a bias" : "false, since the file has no such bias");
+}
+
+std::string Listed(const std::vector<int64_t>& numbers) {
+  std::string text;
+  for (const int64_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return "[" + text + "]";
+}
+
+// For `inspect`: which hidden states they read.
+void DescribeLayers(HeadsInfo& info) {
+  const bool by_rule = info.hidden_layers.empty();
+  info.facts.emplace_back("hidden_layers",
+                          by_rule ? std::string("2, L / 2 and L - 3 of a base of L") : Listed(info.hidden_layers));
+  const bool are_inputs = by_rule || info.hidden_layer_reading == LayerReading::kInputs;
+  const bool are_outputs = !by_rule && info.hidden_layer_reading == LayerReading::kOutputs;
+  info.facts.emplace_back("hidden_states", std::string(are_inputs    ? "that enter those layers"
+                                                       : are_outputs ? "that leave those layers"
+                                                                     : "that enter or leave them, by the base's size"));
+}
+
 bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* config, HeadsInfo& info) {
   info.rows = LayoutOf(tensors);
   if (info.rows == nullptr) return false;
   info.layout = info.rows->name;
   info.name = IsThird(info) ? "eagle3" : "eagle";
   info.num_heads = info.num_layers = 1;
-  info.sequentially_dependent = true;
+  info.sequentially_dependent = info.grows_trees = true;
   info.own_lm_heads = false;
   info.shared_lm_head = IsThird(info);  // EAGLE-1 uses the base's
   info.block_bias = false;              // biases are there or not
@@ -200,13 +230,9 @@ bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* conf
   if (config == nullptr) return true;
   ReadConfig(*config, info);
   CheckVocabulary(tensors, *config, info);
+  CheckFusionBias(tensors, *config);
+  if (IsThird(info)) DescribeLayers(info);
   return true;
-}
-
-std::string Listed(const std::vector<int64_t>& numbers) {
-  std::string text;
-  for (const int64_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
-  return "[" + text + "]";
 }
 
 // Which hidden states EAGLE-3 reads: those that enter three layers. The authors take layers 2, L / 2 and L - 3. Files

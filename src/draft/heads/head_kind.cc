@@ -33,6 +33,7 @@ Extent ExtentOf(Size size, const HeadPlace& place, const HeadsInfo& info, const 
                 int64_t draft_rows) {
   const int32_t head = place.head;
   const model::ModelConfig& layer = place.layer_config != nullptr ? *place.layer_config : base;
+  const std::string layer_file = layer.file == base.file ? "" : layer.file;
   switch (size) {
     case Size::kHiddenSize: return {base.hidden_size, "hidden_size"};
     case Size::kFirstInputs: {
@@ -44,9 +45,9 @@ Extent ExtentOf(Size size, const HeadPlace& place, const HeadsInfo& info, const 
     case Size::kTwoHidden: return {2 * base.hidden_size, "2 * hidden_size"};
     case Size::kThreeHidden: return {3 * base.hidden_size, "3 * hidden_size"};
     case Size::kExit: return {info.exit_size > 0 ? info.exit_size : 2 * base.hidden_size, "exit_dim", info.config_file};
-    case Size::kQueryRows: return {layer.num_heads * layer.head_dim, "num_attention_heads * head_dim"};
-    case Size::kKeyRows: return {layer.num_kv_heads * layer.head_dim, "num_key_value_heads * head_dim"};
-    case Size::kInnerSize: return {layer.intermediate_size, "intermediate_size"};
+    case Size::kQueryRows: return {layer.num_heads * layer.head_dim, "num_attention_heads * head_dim", layer_file};
+    case Size::kKeyRows: return {layer.num_kv_heads * layer.head_dim, "num_key_value_heads * head_dim", layer_file};
+    case Size::kInnerSize: return {layer.intermediate_size, "intermediate_size", layer_file};
     case Size::kStateInputs:
       if (head == 0) return {base.hidden_size, "hidden_size"};
       [[fallthrough]];

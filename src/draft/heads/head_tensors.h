@@ -32,6 +32,7 @@ struct HeadsInfo {
   bool sequentially_dependent = false;  // Hydra's grounded_heads
   bool own_lm_heads = true;             // false: logits through the base's lm head or one shared head
   bool shared_lm_head = false;          // one lm head for all heads, in the file
+  bool grows_trees = false;             // Drafter::GrowsTrees of what they become
   bool lm_head_bias = false;
   bool block_bias = true;
   bool tied_blocks = false;  // blocks 2..L of each head are one block
@@ -53,7 +54,7 @@ struct HeadsInfo {
   std::vector<std::string> repeats;  // names in the file whose tensors stand under another name, too
   std::string base_model;            // base_model_name_or_path: information, never followed
   // Settings that only its kind has: for `inspect`.
-  std::vector<std::pair<std::string, std::variant<double, int64_t, bool>>> facts;
+  std::vector<std::pair<std::string, std::variant<double, int64_t, bool, std::string>>> facts;
   std::vector<std::string> warnings;
 };
 

@@ -245,6 +245,7 @@ void FillOneModule(const HeadLayout& layout, const base::JsonView& config, Heads
   }
   info.rows = &layout;
   info.name = "hydra-" + std::string(layout.name);
+  info.grows_trees = true;
   info.num_heads = info.num_layers = 1;
   info.sequentially_dependent = true;
   info.own_lm_heads = false;

@@ -104,7 +104,7 @@ bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* conf
   info.name = "redrafter";
   info.num_heads = 1;
   info.num_layers = stack.num_blocks;
-  info.sequentially_dependent = true;
+  info.sequentially_dependent = info.grows_trees = true;
   if (config != nullptr) ReadConfig(*config, info);
   if (info.num_layers != stack.num_blocks) {
     throw FileError(info.config_file, "'num_draft_layers' is " + std::to_string(info.num_layers) + ", expected " +

@@ -182,7 +182,7 @@ bool Resolve(const checkpoint::TensorSource& tensors, const base::JsonView* conf
   info.layout = info.rows->name;
   info.name = kType;
   info.num_layers = 1;
-  info.sequentially_dependent = true;
+  info.sequentially_dependent = info.grows_trees = true;
   info.block_bias = false;
   info.num_heads = CountStages(tensors, *info.rows);
   if (config != nullptr) ReadConfig(*config, tensors, info);
