@@ -30,7 +30,7 @@ constexpr std::array<Command, 9> kCommands = {{
     {"run", "generate text, or chat", Run},
     {"serve", "answer requests over HTTP, as OpenAI's API has it", Serve},
     {"inspect", "say what a checkpoint, heads folder, tensor file or tokenizer is", Inspect},
-    {"convert", "write a folder with packed weights", Convert},
+    {"convert", "pack weights, or write heads as another project reads them", Convert},
     {"tree", "show and convert draft trees", Tree},
     {"tokenize", "text to token ids", Tokenize},
     {"detokenize", "token ids to text", Detokenize},

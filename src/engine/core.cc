@@ -68,7 +68,10 @@ Core::~Core() {
 
 TreePlan Core::PlanFor(const GenerationRequest& request) const {
   if (trees_ && request.use_drafter) return trees_->For(request);
-  if (!request.tree.empty() && !loaded_->drafter) throw load::TreeWithoutHeads();
+  if (!loaded_->drafter) {
+    if (!request.tree.empty()) throw load::NeedsHeads("EngineOptions::tree");
+    if (request.draft_depth > 0) throw load::NeedsHeads("GenerationRequest::draft_depth");
+  }
   return no_tree_;
 }
 

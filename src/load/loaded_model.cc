@@ -70,7 +70,7 @@ void CheckOptions(const EngineOptions& options) {
                     "name a text, or leave it out");
   }
   if (options.draft.empty() && !options.tree.empty()) {
-    throw TreeWithoutHeads();
+    throw NeedsHeads("EngineOptions::tree");
   }
   CheckMoreDrafts(options);
 }
@@ -326,8 +326,8 @@ std::unique_ptr<LoadedModel> LoadModel(const EngineOptions& options) {
   return loaded;
 }
 
-UserError TreeWithoutHeads() {
-  return UserError("EngineOptions::tree needs heads to fill it", "name their folder with EngineOptions::draft");
+UserError NeedsHeads(const std::string& option) {
+  return UserError(option + " needs heads or a draft model", "name their folder with EngineOptions::draft");
 }
 
 FileError NoFiniteLogits(const std::string& model) {

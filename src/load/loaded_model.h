@@ -75,7 +75,7 @@ void CheckKvRange(const kv::BlockTable& table, int32_t first, int32_t count, kv:
                   const std::string& model);
 
 // For a request or an engine that names a tree where nothing fills one.
-UserError TreeWithoutHeads();
+UserError NeedsHeads(const std::string& option);
 
 // Throws UserError when the prompt is empty, has ids outside the vocabulary, or is longer than the context.
 void CheckPrompt(const LoadedModel& loaded, const std::vector<int32_t>& prompt_ids);

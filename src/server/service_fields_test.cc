@@ -5,6 +5,7 @@
 
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -180,6 +181,17 @@ TEST(ServiceFieldsTest, LookupsHaveRulesAndLengths) {
   const Json error = ParseJson(served.Post("/v1/completions", refused).body, "the reply")["error"];
   EXPECT_EQ(error["param"], "speculation.lookup_min");
   EXPECT_EQ(error["message"], "'speculation.lookup_min' is 5, expected 4 at most, as 'lookup_max_match' is");
+}
+
+TEST(ServiceFieldsTest, AServerWithoutADrafterRefusesTreesAndChains) {
+  Served served(SlowEngine(), Options());
+  for (const auto& [field, value] : {std::pair<std::string, Json>{"draft_depth", 3}, {"tree", "dynamic"}}) {
+    const HttpReply reply = served.Post("/v1/completions", {{"prompt", "a"}, {"speculation", {{field, value}}}});
+    EXPECT_EQ(reply.status, 400);
+    const Json error = ParseJson(reply.body, "the reply")["error"];
+    EXPECT_EQ(error["param"], "speculation." + field);
+    EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("the server's --draft"));
+  }
 }
 
 TEST(ServiceFieldsTest, DraftsOfTheClientAreVerifiedAndCounted) {

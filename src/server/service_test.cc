@@ -233,6 +233,8 @@ TEST_F(ServiceTest, WrongRequestsAreRefusedByTheirField) {
   refused({{"speculation", {{"lookup", 65}}}}, "0 to 64", "speculation.lookup");
   refused({{"speculation", {{"lookup_rule", "frist"}}}}, "\"last\" or \"first\"", "speculation.lookup_rule");
   refused({{"speculation", {{"lookup_max_match", 0}}}}, "1 to 64", "speculation.lookup_max_match");
+  refused({{"speculation", {{"lookup_min", 3}}}}, "'lookup' above 0 beside it", "speculation.lookup_min");
+  refused({{"speculation", {{"tree", "[[0,0,0,0,0]]"}}}}, "is 5 deep", "speculation.tree");
   refused({{"speculation", {{"lookup_min", 4}, {"lookup_max_match", 3}}}}, "4 at least",
           "speculation.lookup_max_match");
   refused({{"speculation", 5}}, "expected an object", "speculation");

@@ -74,8 +74,9 @@ constexpr std::array kFlags = {
     Meaning{"--do-sample --sample", "--temperature", "above 0 the text is sampled"},
     Meaning{"--greedy --greedy-search", "", "leave out --temperature, top-k, top-p and min-p: that is greedy"},
     Meaning{"--num-speculative-tokens --speculative-num-draft-tokens --draft-max --draft-n --spec-draft-n-max "
-            "--num-assistant-tokens --medusa-choices --hydra-choices --tree-choices --draft-tree --choices",
-            "--tree", ""},
+            "--num-assistant-tokens",
+            "--draft-depth", ""},
+    Meaning{"--medusa-choices --hydra-choices --tree-choices --draft-tree --choices", "--tree", ""},
     Meaning{"--draft-min-p --spec-draft-p-min --assistant-confidence-threshold", "--draft-p-min", ""},
     Meaning{"--prompt-lookup-num-tokens --prompt-lookup --lookup-ngram --ngram", "--lookup", ""},
     Meaning{"--prompt-lookup-min --ngram-prompt-lookup-min", "--lookup-min", ""},

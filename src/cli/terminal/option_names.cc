@@ -19,7 +19,8 @@ struct Spelling {
 };
 
 // Flags that are not the option's name with dashes.
-constexpr std::array<Spelling, 10> kSpellings{{
+constexpr std::array<Spelling, 11> kSpellings{{
+    {"AcceptOptions::rule", "--accept"},
     {"ChatMessage::system", "--system"},
     {"BeamOptions::width", "--beam-width"},
     {"BeamOptions::length", "--beam-length"},

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "base/json.h"
 #include "hydrant/error.h"
@@ -23,7 +24,8 @@ std::string_view TypeOf(int status) {
 struct FieldName {
   std::string_view option, field;
 };
-constexpr std::array<FieldName, 12> kFields = {{{"EngineOptions::tree", "speculation.tree"},
+constexpr std::array<FieldName, 13> kFields = {{{"EngineOptions::tree", "speculation.tree"},
+                                                {"tree '", "speculation.tree"},
                                                 {"GenerationRequest::draft_ids", "draft_token_ids"},
                                                 {"GenerationRequest::prediction_ids", "prediction"},
                                                 {"GenerationRequest::prompt_ids", "prompt"},
@@ -37,10 +39,11 @@ constexpr std::array<FieldName, 12> kFields = {{{"EngineOptions::tree", "specula
                                                 {"prompt token", "prompt"}}};
 
 ApiError OfTheLibrary(std::string message) {
-  // Who runs the server sets this one, by its flag.
-  constexpr std::string_view kKvMemory = "EngineOptions::kv_memory";
-  if (const size_t at = message.find(kKvMemory); at != std::string::npos) {
-    message.replace(at, kKvMemory.size(), "the server's --kv-memory");
+  // Who runs the server sets these, by its flags.
+  for (const auto& [option, flag] : {std::pair{"EngineOptions::kv_memory", "the server's --kv-memory"},
+                                     std::pair{"EngineOptions::draft", "the server's --draft"}}) {
+    const std::string_view name = option;
+    if (const size_t at = message.find(name); at != std::string::npos) message.replace(at, name.size(), flag);
   }
   size_t first = std::string::npos;  // of the names in the message: the first is the one at fault
   std::string param;

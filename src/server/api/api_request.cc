@@ -80,6 +80,9 @@ void ReadLookup(Fields& own, LookupOptions& lookup) {
     }
     own.Fail("lookup_max_match", fmt::format("{} at least, as 'lookup_min' is", lookup.min_match));
   }
+  for (const char* field : {"lookup_rule", "lookup_min", "lookup_max_match"}) {
+    if (lookup.max_tokens == 0 && own.Find(field) != nullptr) own.Fail(field, "'lookup' above 0 beside it");
+  }
 }
 
 // One of them without a tree names that of beams.
@@ -134,7 +137,7 @@ void ReadSpeculation(Fields& fields, GenerationRequest& generation) {
   if (const auto tree = own.String("tree")) {
     // A name with a path would be read as a file of this machine.
     if (tree->empty() || tree->find_first_of("/.\\") != std::string::npos)
-      own.Fail("tree", "a preset's name, \"auto\" or a list of paths");
+      own.Fail("tree", "a preset's name, \"auto\", \"dynamic\", \"beam\" or a list of paths");
     generation.tree = *tree;
   }
   ReadGrownTree(own, generation);
