@@ -61,9 +61,6 @@ TEST(EagleFiles, WhatIsWrongIsNamed) {
   refused("'fc.weight' is missing", [](EagleFolder& f) { f.shapes.erase("fc.weight"); });
   refused("'midlayer.self_attn.q_proj.weight' is missing",
           [](EagleFolder& f) { f.shapes.erase("midlayer.self_attn.q_proj.weight"); });
-  refused("[96, 64], expected [97, 64] (intermediate_size of /tmp", [](EagleFolder& f) {
-    f.config["intermediate_size"] = 97;  // the heads' config says so, not the base's
-  });
   refused("'transformer_layer_config' is {}, expected an object with the layer's config",
           [](EagleFolder& f) { f.config["transformer_layer_config"] = base::Json::object(); });
   ExpectRefused(/*is_third=*/false, "'fusion_bias' is false, expected true, since the file has such a bias",
@@ -110,6 +107,19 @@ TEST(EagleFiles, AVocabularyThatTheConfigSaysOtherwiseIsNamed) {
   right.shapes["t2d"] = {EagleFolder::kVocab};
   const TempDir dir;
   EXPECT_NO_THROW(load::LoadModel(OptionsOf(right.Write(dir))));
+}
+
+// The heads' config says it, not the base's.
+TEST(EagleFiles, ASizeIsSaidToBeOfTheFileThatHasIt) {
+  EagleFolder folder(true);
+  folder.config["intermediate_size"] = 97;
+  const TempDir dir;
+  try {
+    load::LoadModel(OptionsOf(folder.Write(dir)));
+    FAIL();
+  } catch (const FileError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("expected [97, 64] (intermediate_size of " + dir.path() + "/config.json"));
+  }
 }
 
 TEST(EagleFiles, ACutFileIsNamed) {
