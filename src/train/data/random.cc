@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/data/random.h"
+
+#include <numeric>
+#include <utility>
+
+namespace hydrant::train {
+
+uint64_t MixBits(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+uint64_t Random::Next() {
+  state_ += 0x9E3779B97F4A7C15;
+  return MixBits(state_);
+}
+
+uint64_t Random::Below(uint64_t count) {
+  const uint64_t incomplete = (0 - count) % count;  // 2^64 mod count
+  uint64_t number = Next();
+  while (number < incomplete) number = Next();
+  return number % count;
+}
+
+std::vector<int32_t> ShuffledIndices(size_t count, Random& random) {
+  std::vector<int32_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  for (size_t place = count; place > 1; --place) {
+    std::swap(order[place - 1], order[static_cast<size_t>(random.Below(place))]);
+  }
+  return order;
+}
+
+}  // namespace hydrant::train
