@@ -20,8 +20,6 @@ namespace {
 using checkpoint::ShardAxis;
 
 constexpr int32_t kMostLayers = 64;
-constexpr std::string_view kFirst = "first_linear", kResidual = "first_residual";
-constexpr std::string_view kPrefixLayer = "prefix_layer", kPrefixNorm = "prefix_norm";
 
 constexpr HeadTensor Block(const char* name, const char* note = "") {
   return {.role = kBlock,
@@ -65,11 +63,11 @@ constexpr const char* kSeesHiddenAlone = "ungrounded heads see the hidden state 
 
 // As the authors write them.
 constexpr const char *kBlockName = "hydra_mlp.#.#.linear", *kResidualName = "hydra_mlp.#.#.res_connection";
-constexpr HeadTensor kMlp[] = {FirstBlock(kFirst, kBlockName), FirstBlock(kResidual, kResidualName), Block(kBlockName),
-                               LmHead("hydra_lm_head.#")};
+constexpr HeadTensor kMlp[] = {FirstBlock(kFirstLinear, kBlockName), FirstBlock(kFirstResidual, kResidualName),
+                               Block(kBlockName), LmHead("hydra_lm_head.#")};
 constexpr HeadTensor kUngrounded[] = {Block(kBlockName, kSeesHiddenAlone), LmHead("hydra_lm_head.#")};
-constexpr HeadTensor kPrefixMlp[] = {FirstBlock(kFirst, kBlockName),
-                                     FirstBlock(kResidual, kResidualName),
+constexpr HeadTensor kPrefixMlp[] = {FirstBlock(kFirstLinear, kBlockName),
+                                     FirstBlock(kFirstResidual, kResidualName),
                                      Block(kBlockName),
                                      LmHead("hydra_lm_head.#.1"),
                                      PrefixLayer("prefix_embeding_layer.layers.0."),
@@ -110,8 +108,8 @@ constexpr HeadTensor kCrossAttn[] = {
 // As the port of Hydra++ to TensorRT-LLM names them (docs/formats.md); it has no heads without a prefix layer, whose
 // names are ours after its own.
 constexpr const char* kRankBlock = "hydra_heads.#.hydra_mlps.#.linear";
-constexpr HeadTensor kRankFirst = FirstBlock(kFirst, "hydra_heads.#.hydra_mlp.linear");
-constexpr HeadTensor kRankResidual = FirstBlock(kResidual, "hydra_heads.#.hydra_mlp.res_connection");
+constexpr HeadTensor kRankFirst = FirstBlock(kFirstLinear, "hydra_heads.#.hydra_mlp.linear");
+constexpr HeadTensor kRankResidual = FirstBlock(kFirstResidual, "hydra_heads.#.hydra_mlp.res_connection");
 constexpr HeadTensor kRankLmHead = LmHead("hydra_heads.#.hydra_lm_head");
 constexpr HeadTensor kRankMlp[] = {kRankFirst, kRankResidual, Block(kRankBlock), kRankLmHead};
 constexpr HeadTensor kRankUngrounded[] = {Block(kRankBlock, kSeesHiddenAlone), kRankLmHead};
@@ -206,7 +204,7 @@ void ReadExtension(const base::JsonView& config, HeadsInfo& info) {
 bool IsGrounded(const checkpoint::TensorSource& tensors, const base::JsonView& config, const HeadsInfo& info) {
   const bool grounded = config.Has("grounded_heads")
                             ? config.At("grounded_heads").Bool()
-                            : tensors.Find(NameOf(info, kResidual, 0, 0) + ".weight") != nullptr;
+                            : tensors.Find(NameOf(info, kFirstResidual, 0, 0) + ".weight") != nullptr;
   if (HasPrefixLayer(*info.rows) && !grounded) {
     config.At("grounded_heads")
         .Fail("true (ungrounded prefix-mlp heads are not supported by their authors' code either)");
@@ -392,8 +390,8 @@ std::vector<HeadPlace> HydraWeights::Places() {
   std::vector<HeadPlace> places;
   for (size_t h = 0; h < heads.size(); ++h) {
     const auto number = static_cast<int32_t>(h);
-    places.push_back({.role = kFirst, .head = number, .slices = &heads[h].linear});
-    places.push_back({.role = kResidual, .head = number, .slices = &heads[h].residual});
+    places.push_back({.role = kFirstLinear, .head = number, .slices = &heads[h].linear});
+    places.push_back({.role = kFirstResidual, .head = number, .slices = &heads[h].residual});
     AddPlaces(heads[h].rest, info, number, 1, places);
   }
   if (!prefix) return places;

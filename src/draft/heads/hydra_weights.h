@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "draft/heads/head_kind.h"
@@ -13,6 +14,10 @@ namespace hydrant::draft {
 
 // All heads of a 'hydra_head_arch'. Ungrounded ones see the hidden state alone: their weights are MedusaWeights.
 extern const HeadKind kHydraKind;
+
+// The roles of its tensors, beside kBlock and kLmHead. The first block of a head has two linears.
+inline constexpr std::string_view kFirstLinear = "first_linear", kFirstResidual = "first_residual";
+inline constexpr std::string_view kPrefixLayer = "prefix_layer", kPrefixNorm = "prefix_norm";
 
 // Head i's first block: two linears over concat[hidden, E(root), E(child 1), .., E(child i)], by input slice
 // (docs/algorithms/hydra_heads.md): the hidden slice once per sequence, each embedding slice once per node.

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/head_rows.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "base/check.h"
+#include "base/nearest.h"
+#include "hydrant/error.h"
+
+namespace hydrant::train {
+namespace {
+
+constexpr int32_t kMostHeads = 64, kMostLayers = 16;
+
+const draft::PublishedHeads* Find(std::string_view arch) {
+  for (const draft::HeadKind* kind : draft::HeadKinds()) {
+    for (const draft::PublishedHeads& heads : kind->published) {
+      if (arch == heads.name) return &heads;
+    }
+  }
+  return nullptr;
+}
+
+void CheckCount(const char* what, int64_t count, int64_t least, int64_t most) {
+  if (count >= least && count <= most) return;
+  throw UserError(std::string(what) + " is " + std::to_string(count) + ", expected " + std::to_string(least) + " to " +
+                  std::to_string(most));
+}
+
+// The rows of a place under the names that the file has for it.
+std::vector<checkpoint::TensorRow> RowsAt(const draft::HeadPlace& place, const draft::HeadsInfo& info,
+                                          const model::ModelConfig& base, int64_t draft_rows) {
+  std::vector<checkpoint::TensorRow> rows = draft::RowsOf(place, info, base, draft_rows);
+  std::erase_if(rows, [](const checkpoint::TensorRow& row) { return row.presence != checkpoint::Presence::kRequired; });
+  return rows;
+}
+
+}  // namespace
+
+std::vector<std::string_view> ArchNames() { return {"medusa", "hydra", "hydra++"}; }
+
+draft::HeadsInfo DescribeHeads(const HeadShape& shape, const model::ModelConfig& base) {
+  const std::vector<std::string_view> names = ArchNames();
+  if (std::ranges::find(names, shape.arch) == names.end()) {
+    std::string list;
+    for (const std::string_view name : names) list += (list.empty() ? "" : ", ") + std::string(name);
+    throw UserError("HeadShape::arch is '" + shape.arch + "', expected one of " + list);
+  }
+  draft::HeadsInfo info = Find(shape.arch)->info();
+  if (shape.num_heads > 0) info.num_heads = shape.num_heads;
+  if (shape.num_layers > 0) info.num_layers = shape.num_layers;
+  CheckCount("HeadShape::num_heads", info.num_heads, 1, kMostHeads);
+  CheckCount("HeadShape::num_layers", info.num_layers, 1, kMostLayers);
+  CheckCount("HeadShape::hidden_layer_offset", shape.hidden_layer_offset, 0, base.num_layers);
+  info.layout = info.rows->name;
+  info.hidden_layer_offset = shape.hidden_layer_offset;
+  // The input block of a Hydra head is never tied: it has more inputs.
+  info.tied_blocks = shape.tied_blocks && info.num_layers > (info.sequentially_dependent ? 2 : 1);
+  info.rope_theta = base.rope.theta;
+  info.base_model = base.name_or_path;
+  return info;
+}
+
+int64_t ParameterRow::num_elements() const {
+  int64_t count = 1;
+  for (const int64_t extent : shape) count *= extent;
+  return count;
+}
+
+std::vector<ParameterRow> RowsToTrain(const draft::HeadsInfo& info, const model::ModelConfig& base,
+                                      int64_t draft_rows) {
+  draft::HeadsFile file;
+  file.info = info;
+  const std::unique_ptr<draft::HeadWeights> weights = info.kind->make(file, base);
+  std::vector<ParameterRow> parameters;
+  std::map<const model::Linear*, size_t> first_row;  // of the places that others may be tied to
+  for (const draft::HeadPlace& place : weights->Places()) {
+    if (info.rows->Find(place.role) == nullptr) continue;  // the base's lm head
+    const std::vector<checkpoint::TensorRow> rows = RowsAt(place, info, base, draft_rows);
+    if (place.tied_to != nullptr && info.tied_blocks) {
+      size_t row = first_row.at(place.tied_to);
+      for (const checkpoint::TensorRow& repeated : rows) parameters[row++].repeats.push_back(repeated.name);
+      continue;
+    }
+    if (place.linear != nullptr) first_row.emplace(place.linear, parameters.size());
+    for (const checkpoint::TensorRow& row : rows) {
+      ParameterRow parameter{.name = row.name, .shape = {}};
+      for (const checkpoint::Extent& extent : row.shape) parameter.shape.push_back(extent.value);
+      parameters.push_back(std::move(parameter));
+    }
+  }
+  return parameters;
+}
+
+}  // namespace hydrant::train

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tensors heads that are to be trained consist of, by the tables that the loader reads (draft/heads/head_kind.h):
+// what is trained under a name is what the file holds under it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "draft/heads/head_kind.h"
+#include "model/model_config.h"
+
+namespace hydrant::train {
+
+// What lm heads the heads have: one each; one for all of them; those of fewer tokens (HeadShape::draft_vocab).
+enum class LmHeads : uint8_t { kOwn, kShared };
+
+// What heads are to look like.
+struct HeadShape {
+  std::string arch;                 // of ArchNames()
+  int32_t num_heads = 0;            // K; 0: as published
+  int32_t num_layers = 0;           // L, the input block included; 0: as published
+  bool tied_blocks = true;          // Hydra's blocks 2..L are one block, as in released files
+  int64_t hidden_layer_offset = 0;  // 0: the states after the final norm; n: the n-th last hidden states
+  LmHeads lm_heads = LmHeads::kOwn;
+  std::vector<int32_t> draft_vocab = {};  // tokens that the heads draft, ascending; empty: all
+};
+
+// "medusa", "hydra", "hydra++".
+std::vector<std::string_view> ArchNames();
+
+// Heads of that shape for a base. Throws UserError for an unknown arch, or a shape that it does not have.
+draft::HeadsInfo DescribeHeads(const HeadShape& shape, const model::ModelConfig& base);
+
+// One tensor that is trained.
+struct ParameterRow {
+  std::string name;                       // in the file
+  std::vector<std::string> repeats = {};  // further names of the same tensor: tied blocks
+  std::vector<int64_t> shape;
+  bool is_matrix() const { return shape.size() > 1; }
+  int64_t num_elements() const;
+};
+
+// All of them, in the order of the file.
+std::vector<ParameterRow> RowsToTrain(const draft::HeadsInfo& info, const model::ModelConfig& base, int64_t draft_rows);
+
+}  // namespace hydrant::train

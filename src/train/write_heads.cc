@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/write_heads.h"
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "base/atomic_file.h"
+#include "base/json.h"
+#include "checkpoint/safetensors_writer.h"
+#include "checkpoint/torch_zip_writer.h"
+#include "draft/heads/head_kind.h"
+#include "hydrant/error.h"
+#include "tensor/tensor.h"
+
+namespace hydrant::train {
+namespace {
+
+using base::Json;
+
+// A tensor's numbers in the type of the file.
+TensorView ViewOf(const TrainedTensor& tensor, DType dtype) {
+  TensorView view{.data = nullptr, .dtype = dtype, .shape = tensor.shape, .owner = nullptr};
+  const auto count = static_cast<size_t>(view.num_elements());
+  auto bytes = std::make_shared<std::vector<uint8_t>>(count * SizeOf(dtype));
+  if (dtype == DType::kF32) {
+    std::memcpy(bytes->data(), tensor.data, bytes->size());
+  } else {
+    auto* out = reinterpret_cast<uint16_t*>(bytes->data());
+    for (size_t i = 0; i < count; ++i) {
+      out[i] = dtype == DType::kBF16 ? FloatToBFloat16(tensor.data[i]) : FloatToFloat16(tensor.data[i]);
+    }
+  }
+  view.data = bytes->data();
+  view.owner = bytes;
+  return view;
+}
+
+Json ConfigOf(const draft::HeadsInfo& info, const WriteHeadsOptions& options) {
+  const std::string kind = info.kind->name;
+  Json config = {{kind + "_num_heads", info.num_heads}, {kind + "_num_layers", info.num_layers}};
+  if (!options.base.empty()) config["base_model_name_or_path"] = options.base;
+  if (kind != "hydra") return config;
+  config["hydra_head_arch"] = info.rows->name;
+  config["grounded_heads"] = info.sequentially_dependent;
+  config["hidden_state_offset"] = info.hidden_layer_offset;
+  constexpr double kPublishedTheta = 10000;
+  if (info.rope_theta != kPublishedTheta) config["hydra_ext"] = {{"version", 1}, {"rope_theta", info.rope_theta}};
+  return config;
+}
+
+void WriteText(const std::string& path, const std::string& text) {
+  base::AtomicFile file(path);
+  file.Write(text.data(), text.size());
+  file.Keep();
+}
+
+void WriteAsTorch(const std::string& path, std::span<const TrainedTensor> tensors, DType dtype) {
+  std::vector<checkpoint::TorchTensor> all;
+  for (const TrainedTensor& tensor : tensors) {
+    const TensorView view = ViewOf(tensor, dtype);
+    all.push_back({tensor.name, view});
+    for (const std::string& repeat : tensor.repeats) all.push_back({repeat, view});
+  }
+  checkpoint::WriteTorchZip(path, all);
+}
+
+// Repeats are names in the metadata, as safetensors.torch.save_model writes them.
+void WriteAsSafetensors(const std::string& path, std::span<const TrainedTensor> tensors, DType dtype) {
+  std::vector<checkpoint::TensorEntry> entries;
+  std::map<std::string, std::string, std::less<>> metadata = {{"format", "pt"}};
+  for (const TrainedTensor& tensor : tensors) {
+    entries.push_back({tensor.name, dtype, tensor.shape});
+    for (const std::string& repeat : tensor.repeats) metadata[repeat] = tensor.name;
+  }
+  checkpoint::SafetensorsWriter writer(path, entries, metadata);
+  for (const TrainedTensor& tensor : tensors) {
+    const TensorView view = ViewOf(tensor, dtype);
+    writer.Write(view.data, view.num_bytes());
+  }
+  writer.Finish();
+}
+
+}  // namespace
+
+std::string WriteHeads(const draft::HeadsInfo& info, std::span<const TrainedTensor> tensors,
+                       const WriteHeadsOptions& options) {
+  std::error_code error;
+  std::filesystem::create_directories(options.folder, error);
+  if (error) throw FileError(options.folder, "cannot be made: " + error.message());
+  const bool is_torch = options.file == HeadFile::kTorch;
+  std::string name = std::string(info.kind->name) + "_lm_head" + (is_torch ? ".pt" : ".safetensors");
+  const std::string path = options.folder + "/" + name;
+  if (is_torch) {
+    WriteAsTorch(path, tensors, options.dtype);
+  } else {
+    WriteAsSafetensors(path, tensors, options.dtype);
+  }
+  WriteText(options.folder + "/config.json", ConfigOf(info, options).dump(2) + "\n");
+  return name;
+}
+
+}  // namespace hydrant::train

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes trained heads as their authors' code does: config.json and a file of tensors under their names.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "draft/heads/head_tensors.h"
+#include "tensor/dtype.h"
+
+namespace hydrant::train {
+
+enum class HeadFile : uint8_t { kTorch, kSafetensors };
+
+struct TrainedTensor {
+  std::string name;
+  std::vector<std::string> repeats;
+  std::vector<int64_t> shape;
+  const float* data = nullptr;
+};
+
+struct WriteHeadsOptions {
+  std::string folder;  // made where it is missing; each file is replaced as a whole
+  HeadFile file = HeadFile::kTorch;
+  DType dtype = DType::kBF16;  // or kF32, kF16
+  std::string base;            // folder or name of the base, for config.json
+};
+
+// Returns the name of the file of tensors. Throws FileError.
+std::string WriteHeads(const draft::HeadsInfo& info, std::span<const TrainedTensor> tensors,
+                       const WriteHeadsOptions& options);
+
+}  // namespace hydrant::train
