@@ -29,10 +29,10 @@ if(HYDRANT_FUZZERS)
   target_compile_options(hydrant_flags INTERFACE -fsanitize=fuzzer-no-link)  # coverage; tests/fuzz links the fuzzer
 endif()
 
-# hydrant_folder(<name> [SOURCES a.cc ...] [DEPENDS folder ...] [LIBRARIES target ...])
-# Without SOURCES: every .cc file in the folder that is no test.
+# hydrant_folder(<name> [SOURCES a.cc ...] [DEPENDS folder ...] [LIBRARIES target ...] [INTERNAL])
+# Without SOURCES: every .cc file in the folder that is no test. INTERNAL: for our own programs; it is not installed.
 function(hydrant_folder name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "INTERNAL" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
     list(FILTER ARG_SOURCES EXCLUDE REGEX "_test\\.cc$")
@@ -42,7 +42,9 @@ function(hydrant_folder name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   list(TRANSFORM ARG_DEPENDS PREPEND hydrant_)
   target_link_libraries(hydrant_${name} PUBLIC ${ARG_DEPENDS} PRIVATE hydrant_flags ${ARG_LIBRARIES})
-  set_property(GLOBAL APPEND PROPERTY HYDRANT_LIBRARIES hydrant_${name})
+  if(NOT ARG_INTERNAL)
+    set_property(GLOBAL APPEND PROPERTY HYDRANT_LIBRARIES hydrant_${name})
+  endif()
 endfunction()
 
 # hydrant_test(<name> [SOURCES a_test.cc ...] DEPENDS folder ... [LIBRARIES target ...] [SLOW gtest-filter] [BUSY])

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/fit/head_fit.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <utility>
+
+#include "train/data/random.h"
+
+namespace hydrant::train {
+namespace {
+
+// A generator for each use: what a step draws depends on no step before it, so that a resumed run goes on with the same
+// draws.
+at::Generator GeneratorFor(uint64_t seed, uint64_t use) {
+  return at::detail::createCPUGenerator(MixBits(seed + MixBits(use)));
+}
+
+constexpr uint64_t kForStart = ~uint64_t{0};
+
+void AddSums(const HeadSums& from, HeadSums& to) {
+  to.count += from.count;
+  to.label_loss += from.label_loss;
+  to.teacher_loss += from.teacher_loss;
+  for (size_t k = 0; k < kTopRanks; ++k) {
+    to.in_label[k] += from.in_label[k];
+    to.in_teacher[k] += from.in_teacher[k];
+  }
+}
+
+}  // namespace
+
+HeadFit::HeadFit(FitOptions options, const model::ModelConfig& config, const BaseTensors& base)
+    : options_(std::move(options)),
+      base_(&base),
+      parameters_(RowsToTrain(options_.info, config, base.lm_head.size(0))),
+      optimizer_({.beta1 = options_.recipe.beta1,
+                  .beta2 = options_.recipe.beta2,
+                  .epsilon = options_.recipe.epsilon,
+                  .weight_decay = options_.recipe.weight_decay},
+                 parameters_.size()),
+      schedule_({.peak = options_.recipe.peak_rate,
+                 .warmup_steps = options_.recipe.warmup_steps,
+                 .total_steps = options_.total_steps,
+                 .final_factor = options_.recipe.final_factor}) {
+  at::Generator random = GeneratorFor(options_.seed, kForStart);
+  network_ = MakeNetwork(options_.info, config, base, parameters_, random);
+}
+
+LossOptions HeadFit::LossOf(const std::vector<double>& counts, bool with_gradient, bool with_agreement) const {
+  const Recipe& recipe = options_.recipe;
+  return {.objective = {.label_weight = recipe.label_weight,
+                        .teacher_weight = recipe.teacher_weight,
+                        .head_decay = recipe.head_decay},
+          .precision = options_.precision,
+          .counts = counts,
+          .with_gradient = with_gradient,
+          .with_agreement = with_agreement};
+}
+
+void HeadFit::AddGradient(const BatchTensors& batch, const at::Tensor& final_hidden, int64_t step,
+                          const std::vector<double>& counts, bool with_agreement) {
+  at::Generator random = GeneratorFor(options_.seed, static_cast<uint64_t>(step));
+  const PassOptions pass{.precision = options_.precision,
+                         .dropout = options_.recipe.dropout,
+                         .noise_alpha = options_.recipe.noise_alpha,
+                         .is_training = true,
+                         .random = &random};
+  std::vector<at::Tensor> states = network_->States(batch, pass);
+  LossResult result =
+      LmLoss(*network_, states, batch, final_hidden, base_->lm_head, LossOf(counts, true, with_agreement));
+  if (options_.recipe.reconstruction_weight != 0) {
+    const at::Tensor distance = Reconstruction(states, batch, final_hidden, counts);
+    result.loss += distance.item<double>();
+    states.push_back(distance);
+    result.state_gradients.push_back(at::ones_like(distance));
+  }
+  torch::autograd::backward(states, result.state_gradients);
+  sums_.loss += result.loss;
+  sums_.heads.resize(result.heads.size());
+  for (size_t i = 0; i < result.heads.size(); ++i) AddSums(result.heads[i], sums_.heads[i]);
+}
+
+// Smooth L1 (mean over the hidden size) between state i at n and the base's own state at n + i + 1, which the same
+// token follows.
+at::Tensor HeadFit::Reconstruction(const std::vector<at::Tensor>& states, const BatchTensors& batch,
+                                   const at::Tensor& final_hidden, const std::vector<double>& counts) const {
+  at::Tensor sum = at::zeros({});
+  for (size_t i = 0; i < states.size(); ++i) {
+    const int64_t shift = static_cast<int64_t>(i) + 2;
+    const at::Tensor places = batch.learned.logical_and(batch.position.ge(shift)).nonzero().squeeze(1);
+    if (places.numel() == 0) continue;
+    const at::Tensor found = states[i].index_select(0, places - shift);
+    const at::Tensor expected = final_hidden.index_select(0, places - 1);
+    const at::Tensor distance = at::smooth_l1_loss(found, expected, at::Reduction::Mean);
+    const double share = static_cast<double>(places.numel()) / counts[i];
+    sum = sum + distance * (options_.recipe.reconstruction_weight * share);
+  }
+  return sum;
+}
+
+StepFigures HeadFit::Step(int64_t step) {
+  StepFigures figures{.loss = sums_.loss,
+                      .rate = schedule_.At(step),
+                      .gradient_norm = ClipGradients(parameters_, options_.recipe.clip),
+                      .heads = std::move(sums_.heads)};
+  optimizer_.Step(parameters_, figures.rate, step + 1);
+  sums_ = {};
+  return figures;
+}
+
+LossResult HeadFit::Evaluate(const BatchTensors& batch, const at::Tensor& final_hidden) const {
+  at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> states = network_->States(batch, {.precision = options_.precision});
+  LossResult result = LmLoss(*network_, states, batch, final_hidden, base_->lm_head, LossOf({}, false, true));
+  if (options_.recipe.reconstruction_weight != 0) {
+    result.loss += Reconstruction(states, batch, final_hidden, CountLabels(batch, depth())).item<double>();
+  }
+  return result;
+}
+
+at::Tensor HeadFit::Logits(const BatchTensors& batch, int32_t head) const {
+  at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> states = network_->States(batch, {.precision = options_.precision});
+  const LmHead lm_head = network_->HeadAt(head);
+  return Product(states[static_cast<size_t>(head)], lm_head.weight, lm_head.bias, options_.precision);
+}
+
+std::vector<TrainedTensor> HeadFit::Tensors() const {
+  std::vector<TrainedTensor> tensors;
+  const float* data = parameters_.values().data_ptr<float>();
+  for (const ParameterRow& row : parameters_.rows()) {
+    tensors.push_back({.name = row.name, .repeats = row.repeats, .shape = row.shape, .data = data});
+    data += row.num_elements();
+  }
+  return tensors;
+}
+
+}  // namespace hydrant::train

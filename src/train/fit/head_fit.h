@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training of one kind of heads: its network, its numbers, and one step of the optimizer.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "draft/heads/head_tensors.h"
+#include "model/model_config.h"
+#include "train/fit/adamw.h"
+#include "train/fit/lm_loss.h"
+#include "train/fit/network.h"
+#include "train/fit/parameters.h"
+#include "train/recipe.h"
+#include "train/schedule.h"
+#include "train/write_heads.h"
+
+namespace hydrant::train {
+
+struct FitOptions {
+  draft::HeadsInfo info;
+  Recipe recipe;
+  uint64_t seed = 1;
+  Precision precision = Precision::kF32;
+  int64_t total_steps = 1;
+};
+
+struct StepFigures {
+  double loss = 0;
+  double rate = 0;           // of learning
+  double gradient_norm = 0;  // before clipping
+  std::vector<HeadSums> heads;
+};
+
+class HeadFit {
+ public:
+  // `base` must outlive it.
+  HeadFit(FitOptions options, const model::ModelConfig& config, const BaseTensors& base);
+
+  // Adds the gradient of a batch, whose labels count as the whole batch's: `counts` (LossOptions::counts).
+  void AddGradient(const BatchTensors& batch, const at::Tensor& final_hidden, int64_t step,
+                   const std::vector<double>& counts, bool with_agreement);
+  // Changes the parameters by what was added since the last step.
+  StepFigures Step(int64_t step);
+  // The loss without a gradient, dropout or noise.
+  LossResult Evaluate(const BatchTensors& batch, const at::Tensor& final_hidden) const;
+  // Logits [N, V] of head i at every position.
+  at::Tensor Logits(const BatchTensors& batch, int32_t head) const;
+
+  const FitOptions& options() const { return options_; }
+  Parameters& parameters() { return parameters_; }
+  AdamW& optimizer() { return optimizer_; }
+  int32_t depth() const { return network_->depth(); }
+  // Views of the parameters as they are now.
+  std::vector<TrainedTensor> Tensors() const;
+
+ private:
+  LossOptions LossOf(const std::vector<double>& counts, bool with_gradient, bool with_agreement) const;
+  at::Tensor Reconstruction(const std::vector<at::Tensor>& states, const BatchTensors& batch,
+                            const at::Tensor& final_hidden, const std::vector<double>& counts) const;
+
+  FitOptions options_;
+  const BaseTensors* base_;
+  Parameters parameters_;
+  std::unique_ptr<Network> network_;
+  AdamW optimizer_;
+  Schedule schedule_;
+  LossResult sums_;  // since the last step
+};
+
+}  // namespace hydrant::train

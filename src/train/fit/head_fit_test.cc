@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/fit/head_fit.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "draft/heads/head_stack.h"
+#include "eval/logits.h"
+#include "load/loaded_model.h"
+#include "tests/test_data.h"
+#include "train/base_states.h"
+#include "train/fit/checkpoint.h"
+
+namespace hydrant::train::head_fit_test {
+namespace {
+
+constexpr int32_t kHeads = 3;
+
+struct Base {
+  explicit Base(const std::string& draft = "") {
+    EngineOptions options;
+    options.model = test::SourceDir() + "/tests/golden/base_mha";
+    options.draft = draft;
+    options.load_tokenizer = false;
+    options.threads = 1;
+    loaded = load::LoadModel(options);
+    tensors = TakeBaseTensors(loaded->weights);
+  }
+  std::unique_ptr<load::LoadedModel> loaded;
+  BaseTensors tensors;
+};
+
+std::vector<int32_t> SomeTokens(int32_t count, int32_t seed) {
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < count; ++i) tokens.push_back((seed * 131 + i * i * 37 + 11 * i) % 509);
+  return tokens;
+}
+
+// Segments of these texts, all rows with `per_row` of them; the first two tokens of the first text are not learned.
+BatchTensors MakeBatch(Base& base, const draft::HeadsInfo& info, const std::vector<std::vector<int32_t>>& texts,
+                       std::vector<int32_t> rows) {
+  std::vector<std::span<const int32_t>> spans(texts.begin(), texts.end());
+  BaseStates states(*base.loaded, {draft::WantedLayer(info, base.loaded->weights.config), model::kAfterFinalNorm}, 64);
+  std::vector<Matrix> matrices;
+  states.Compute(spans, matrices);
+  std::vector<std::vector<uint8_t>> learned;
+  for (const auto& text : texts) learned.emplace_back(text.size(), 1);
+  learned.front()[5] = 0;
+  std::vector<SegmentTokens> segments;
+  for (size_t t = 0; t < texts.size(); ++t) segments.push_back({texts[t], learned[t]});
+  return MakeBatchTensors(segments, rows, {TensorOf(matrices[0]), TensorOf(matrices[1])});
+}
+
+Recipe PlainRecipe() {
+  Recipe recipe;
+  recipe.warmup_steps = 0;
+  return recipe;
+}
+
+// Values that are no longer those of the start, where many are zeros and gradients vanish.
+std::unique_ptr<HeadFit> StirredFit(Base& base, const std::string& arch, const Recipe& recipe, int32_t layers = 0) {
+  const HeadShape shape{.arch = arch, .num_heads = kHeads, .num_layers = layers};
+  auto fit = std::make_unique<HeadFit>(
+      FitOptions{
+          .info = DescribeHeads(shape, base.loaded->weights.config), .recipe = recipe, .seed = 7, .total_steps = 10},
+      base.loaded->weights.config, base.tensors);
+  at::manual_seed(3);
+  fit->parameters().values().add_(at::randn({fit->parameters().size()}), 0.05);
+  return fit;
+}
+
+// The slope of the loss along a direction of one tensor, by differences and by the gradient.
+void CheckGradients(Base& base, const std::string& arch, const Recipe& recipe) {
+  const std::unique_ptr<HeadFit> fit = StirredFit(base, arch, recipe);
+  const BatchTensors batch =
+      MakeBatch(base, fit->options().info, {SomeTokens(17, 1), SomeTokens(9, 2), SomeTokens(12, 3)}, {1, 2});
+  const at::Tensor& final_hidden = batch.hidden.back();
+  fit->AddGradient(batch, final_hidden, 0, CountLabels(batch, kHeads), false);
+  const at::Tensor gradients = fit->parameters().gradients().clone();
+  at::Tensor values = fit->parameters().values();
+  int64_t begin = 0;
+  for (const ParameterRow& row : fit->parameters().rows()) {
+    const int64_t count = row.num_elements();
+    // Along the gradient itself, where the slope is largest.
+    at::Tensor direction = gradients.narrow(0, begin, count).clone();
+    const double norm = direction.norm().item<double>();
+    ASSERT_GT(norm, 1e-6) << arch << " " << row.name << ": no gradient";
+    direction.div_(norm);
+    const double step = std::min(0.02, 0.01 / norm);
+    at::Tensor part = values.narrow(0, begin, count);
+    const at::Tensor kept = part.clone();
+    part.add_(direction, step);
+    const double above = fit->Evaluate(batch, final_hidden).loss;
+    part.copy_(kept).sub_(direction, step);
+    const double below = fit->Evaluate(batch, final_hidden).loss;
+    part.copy_(kept);
+    EXPECT_NEAR((above - below) / (2 * step) / norm, 1, 0.02) << arch << " " << row.name << ", norm " << norm;
+    begin += count;
+  }
+}
+
+TEST(HeadFit, GradientsAreTheSlopesOfTheLoss) {
+  Base base;
+  Recipe recipe = PlainRecipe();
+  recipe.head_decay = 0.8;
+  for (const char* arch : {"medusa", "hydra", "hydra++"}) CheckGradients(base, arch, recipe);
+  recipe.label_weight = 0.25;
+  recipe.teacher_weight = 0.5;
+  recipe.reconstruction_weight = 0.3;
+  for (const char* arch : {"medusa", "hydra", "hydra++"}) CheckGradients(base, arch, recipe);
+}
+
+TEST(HeadFit, LogitsAreThoseOfTheDrafterOnTheWrittenFiles) {
+  for (const char* arch : {"medusa", "hydra", "hydra++"}) {
+    for (const HeadFile file : {HeadFile::kTorch, HeadFile::kSafetensors}) {
+      test::TempDir dir;
+      Base base;
+      const std::unique_ptr<HeadFit> fit = StirredFit(base, arch, PlainRecipe(), 4);
+      WriteHeads(fit->options().info, fit->Tensors(),
+                 {.folder = dir.path(), .file = file, .dtype = DType::kF32, .base = "base_mha"});
+      Base drafting(dir.path());
+      for (const int32_t length : {1, 2, 20, 40}) {
+        std::vector<int32_t> text = SomeTokens(length, 5);
+        const std::vector<int32_t> path = {17, 200};
+        const eval::EvalLogitsResult expected = eval::EvalLogits(*drafting.loaded, text, path);
+        text.push_back(expected.root);
+        text.insert(text.end(), path.begin(), path.end());
+        text.push_back(3);
+        // A shorter text shares the row, and must not be seen.
+        const BatchTensors batch = MakeBatch(base, fit->options().info, {SomeTokens(7, 1), text}, {2});
+        for (int32_t i = 0; i < kHeads; ++i) {
+          const at::Tensor row = fit->Logits(batch, i)[7 + length - 1].contiguous();
+          const float* logits = row.data_ptr<float>();
+          double distance = 0;
+          for (int64_t v = 0; v < expected.head_logits.cols(); ++v) {
+            distance = std::max<double>(distance, std::abs(logits[v] - expected.head_logits.row(i)[v]));
+          }
+          EXPECT_LT(distance, 1e-4) << arch << ", head " << i << " after " << length << " tokens";
+        }
+      }
+    }
+  }
+}
+
+TEST(HeadFit, GoesOnFromACheckpointBitForBit) {
+  Base base;
+  Recipe recipe = PlainRecipe();
+  recipe.dropout = 0.3;
+  recipe.noise_alpha = 5;
+  test::TempDir dir;
+  const std::string file = dir.path() + "/checkpoint.safetensors";
+  const auto steps = [&](HeadFit& fit, int64_t first, int64_t last) {
+    const BatchTensors batch = MakeBatch(base, fit.options().info, {SomeTokens(17, 1), SomeTokens(9, 2)}, {1, 1});
+    for (int64_t step = first; step < last; ++step) {
+      fit.AddGradient(batch, batch.hidden.back(), step, CountLabels(batch, kHeads), false);
+      fit.Step(step);
+    }
+  };
+  const std::unique_ptr<HeadFit> whole = StirredFit(base, "hydra++", recipe);
+  steps(*whole, 0, 6);
+  const std::unique_ptr<HeadFit> first = StirredFit(base, "hydra++", recipe);
+  steps(*first, 0, 3);
+  WriteCheckpoint(file, {{"hydra++", first.get()}}, 3, base::Json{{"seed", 1}});
+  const std::unique_ptr<HeadFit> second = StirredFit(base, "hydra++", recipe);
+  second->parameters().values().zero_();
+  EXPECT_EQ(ReadCheckpoint(file, {{"hydra++", second.get()}}, base::Json{{"seed", 1}}), 3);
+  steps(*second, 3, 6);
+  EXPECT_TRUE(whole->parameters().values().equal(second->parameters().values()));
+  EXPECT_TRUE(whole->optimizer().variance().equal(second->optimizer().variance()));
+  EXPECT_THROW(ReadCheckpoint(file, {{"hydra++", second.get()}}, base::Json{{"seed", 2}}), FileError);
+  EXPECT_THROW(ReadCheckpoint(file, {{"hydra", second.get()}}, base::Json{{"seed", 1}}), FileError);
+}
+
+}  // namespace
+}  // namespace hydrant::train::head_fit_test

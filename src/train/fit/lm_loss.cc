@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/fit/lm_loss.h"
+
+#include <cmath>
+
+#include "base/check.h"
+
+namespace hydrant::train {
+namespace {
+
+// Places of labels: learned tokens that head 0 can predict.
+at::Tensor LabelPlaces(const BatchTensors& batch) {
+  return batch.learned.logical_and(batch.position.ge(2)).nonzero().squeeze(1);
+}
+
+// What a chunk's heads share.
+struct Chunk {
+  at::Tensor places;    // [C] i64: label tokens
+  at::Tensor labels;    // [C] i64
+  at::Tensor position;  // [C] i64
+  at::Tensor teacher;   // [C, V]: the base's distribution, or undefined
+  at::Tensor choice;    // [C] i64: its most likely token, or undefined
+};
+
+class Loss {
+ public:
+  Loss(const Network& network, const std::vector<at::Tensor>& states, const BatchTensors& batch,
+       const at::Tensor& final_hidden, const at::Tensor& base_lm_head, const LossOptions& options)
+      : batch_(batch), options_(options), final_hidden_(final_hidden), base_lm_head_(Prepared(base_lm_head)) {
+    const std::vector<double> counts = options.counts.empty() ? CountLabels(batch, network.depth()) : options.counts;
+    for (size_t i = 0; i < states.size(); ++i) {
+      states_.push_back(states[i].detach());
+      lm_heads_.push_back(network.HeadAt(static_cast<int32_t>(i)));
+      prepared_.push_back(Prepared(lm_heads_.back().weight.detach()));
+      const double weight = options.objective.HeadWeight(static_cast<int32_t>(i));
+      scales_.push_back(counts[i] > 0 ? weight / counts[i] : 0);
+      if (options.with_gradient) result_.state_gradients.push_back(at::zeros_like(states_.back()));
+    }
+    result_.heads.resize(states.size());
+  }
+
+  LossResult Run() {
+    const at::Tensor places = LabelPlaces(batch_);
+    for (int64_t begin = 0; begin < places.numel(); begin += options_.chunk) {
+      const Chunk chunk = MakeChunk(places.narrow(0, begin, std::min(options_.chunk, places.numel() - begin)));
+      for (size_t i = 0; i < states_.size(); ++i) AddHead(i, chunk);
+    }
+    for (size_t i = 0; i < states_.size(); ++i) {
+      const HeadSums& sums = result_.heads[i];
+      const Objective& objective = options_.objective;
+      result_.loss +=
+          scales_[i] * (objective.label_weight * sums.label_loss + objective.teacher_weight * sums.teacher_loss);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  at::Tensor Prepared(const at::Tensor& weight) const {
+    return options_.precision == Precision::kBF16 ? weight.to(at::kBFloat16) : weight;
+  }
+  // x [C, I] times weight [O, I] transposed, in f32.
+  at::Tensor Times(const at::Tensor& x, const at::Tensor& weight) const {
+    return at::matmul(x.to(weight.scalar_type()), weight.t()).to(at::kFloat);
+  }
+
+  Chunk MakeChunk(const at::Tensor& places) const {
+    Chunk chunk{.places = places,
+                .labels = batch_.tokens.index_select(0, places),
+                .position = batch_.position.index_select(0, places),
+                .teacher = {},
+                .choice = {}};
+    if (options_.objective.teacher_weight == 0 && !options_.with_agreement) return chunk;
+    const at::Tensor logits = Times(final_hidden_.index_select(0, places - 1), base_lm_head_);
+    if (options_.with_agreement) chunk.choice = logits.argmax(-1);
+    if (options_.objective.teacher_weight != 0) chunk.teacher = at::softmax(logits, -1);
+    return chunk;
+  }
+
+  // The labels of the chunk that head `i` can predict: they have enough tokens before them.
+  static Chunk PartFor(int64_t shift, const Chunk& chunk) {
+    const at::Tensor fits = chunk.position.ge(shift);
+    if (fits.all().item<bool>()) return chunk;
+    const at::Tensor kept = fits.nonzero().squeeze(1);
+    const auto select = [&kept](const at::Tensor& t) { return t.defined() ? t.index_select(0, kept) : t; };
+    return {.places = select(chunk.places),
+            .labels = select(chunk.labels),
+            .position = select(chunk.position),
+            .teacher = select(chunk.teacher),
+            .choice = select(chunk.choice)};
+  }
+
+  void AddHead(size_t i, const Chunk& whole) {
+    const int64_t shift = static_cast<int64_t>(i) + 2;
+    const Chunk chunk = PartFor(shift, whole);
+    if (chunk.places.numel() == 0) return;
+    const at::Tensor rows = chunk.places - shift;
+    const at::Tensor x = states_[i].index_select(0, rows);
+    at::Tensor logits = Times(x, prepared_[i]);
+    if (lm_heads_[i].bias.defined()) logits.add_(lm_heads_[i].bias.detach());
+    const at::Tensor sums = at::logsumexp(logits, -1, /*keepdim=*/true);
+    AddSums(i, chunk, logits, sums);
+    if (options_.with_gradient) AddGradient(i, chunk, rows, x, logits.sub_(sums).exp_());
+  }
+
+  void AddSums(size_t i, const Chunk& chunk, const at::Tensor& logits, const at::Tensor& sums) {
+    HeadSums& head = result_.heads[i];
+    const at::Tensor of_label = logits.gather(1, chunk.labels.unsqueeze(1));
+    head.count += static_cast<double>(chunk.places.numel());
+    head.label_loss += (sums - of_label).sum().item<double>();
+    if (chunk.teacher.defined()) {
+      const at::Tensor expected = chunk.teacher.mul(logits).sum(-1, /*keepdim=*/true);
+      head.teacher_loss += (sums - expected).sum().item<double>();
+    }
+    if (!options_.with_agreement) return;
+    const at::Tensor top = std::get<1>(logits.topk(kTopRanks, -1));
+    const at::Tensor is_label = top.eq(chunk.labels.unsqueeze(1)).to(at::kFloat).cumsum(1).sum(0);
+    const at::Tensor is_choice = top.eq(chunk.choice.unsqueeze(1)).to(at::kFloat).cumsum(1).sum(0);
+    for (int64_t k = 0; k < kTopRanks; ++k) {
+      head.in_label[static_cast<size_t>(k)] += is_label[k].item<double>();
+      head.in_teacher[static_cast<size_t>(k)] += is_choice[k].item<double>();
+    }
+  }
+
+  // `slope`: the head's distribution, which becomes the gradient of the logits.
+  void AddGradient(size_t i, const Chunk& chunk, const at::Tensor& rows, const at::Tensor& x, const at::Tensor& slope) {
+    const Objective& objective = options_.objective;
+    const double total = objective.label_weight + objective.teacher_weight;
+    if (total != 1) slope.mul_(total);
+    if (chunk.teacher.defined() && objective.teacher_weight != 0) slope.sub_(chunk.teacher, objective.teacher_weight);
+    if (objective.label_weight != 0) {
+      const at::Tensor one = at::full({chunk.labels.numel(), 1}, -objective.label_weight);
+      slope.scatter_add_(1, chunk.labels.unsqueeze(1), one);
+    }
+    slope.mul_(scales_[i]);
+    const at::Tensor narrow = slope.to(prepared_[i].scalar_type());
+    result_.state_gradients[i].index_copy_(0, rows, at::matmul(narrow, prepared_[i]).to(at::kFloat));
+    if (lm_heads_[i].weight.requires_grad()) {
+      lm_heads_[i].weight.mutable_grad().add_(at::matmul(narrow.t(), x.to(narrow.scalar_type())));
+    }
+    if (lm_heads_[i].bias.defined() && lm_heads_[i].bias.requires_grad()) {
+      lm_heads_[i].bias.mutable_grad().add_(slope.sum(0));
+    }
+  }
+
+  const BatchTensors& batch_;
+  const LossOptions& options_;
+  at::Tensor final_hidden_, base_lm_head_;
+  std::vector<at::Tensor> states_, prepared_;
+  std::vector<LmHead> lm_heads_;
+  std::vector<double> scales_;
+  LossResult result_;
+};
+
+}  // namespace
+
+double Objective::HeadWeight(int32_t head) const { return std::pow(head_decay, head); }
+
+std::vector<double> CountLabels(const BatchTensors& batch, int32_t depth) {
+  std::vector<double> counts;
+  for (int32_t i = 0; i < depth; ++i) {
+    const at::Tensor fits = batch.learned.logical_and(batch.position.ge(int64_t{i} + 2));
+    counts.push_back(static_cast<double>(fits.sum().item<int64_t>()));
+  }
+  return counts;
+}
+
+LossResult LmLoss(const Network& network, const std::vector<at::Tensor>& states, const BatchTensors& batch,
+                  const at::Tensor& final_hidden, const at::Tensor& base_lm_head, const LossOptions& options) {
+  at::NoGradGuard no_grad;
+  return Loss(network, states, batch, final_hidden, base_lm_head, options).Run();
+}
+
+}  // namespace hydrant::train

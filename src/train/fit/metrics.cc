@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/fit/metrics.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "base/atomic_file.h"
+#include "base/json.h"
+#include "hydrant/error.h"
+
+namespace hydrant::train {
+namespace {
+
+using base::Json;
+
+// The lines of the file that belong to steps up to `kept_steps`. A last line without its end was being written.
+std::string KeptLines(const std::string& path, int64_t kept_steps) {
+  std::ifstream file(path);
+  std::string kept;
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!parsed.is_object() || !parsed.contains("step") || !parsed["step"].is_number_integer()) continue;
+    if (parsed["step"].get<int64_t>() <= kept_steps) kept += line + "\n";
+  }
+  return kept;
+}
+
+std::string Share(double value) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "%.3f", value);
+  return value < 1 ? std::string(text).substr(1) : text;
+}
+
+}  // namespace
+
+Json MetricsOf(const StepFigures& figures) {
+  Json heads = Json::array();
+  for (const HeadSums& sums : figures.heads) {
+    const double count = sums.count > 0 ? sums.count : 1;
+    Json head = {{"labels", sums.count},
+                 {"label_loss", sums.label_loss / count},
+                 {"teacher_loss", sums.teacher_loss / count},
+                 {"label_top", Json::array()},
+                 {"base_top", Json::array()}};
+    for (size_t k = 0; k < kTopRanks; ++k) {
+      head["label_top"].push_back(sums.in_label[k] / count);
+      head["base_top"].push_back(sums.in_teacher[k] / count);
+    }
+    heads.push_back(std::move(head));
+  }
+  return {{"loss", figures.loss},
+          {"learning_rate", figures.rate},
+          {"gradient_norm", figures.gradient_norm},
+          {"heads", std::move(heads)}};
+}
+
+std::string WordsOf(const StepFigures& figures) {
+  char loss[32];
+  std::snprintf(loss, sizeof(loss), "loss %.3f, agreement", figures.loss);
+  std::string words = loss;
+  for (const HeadSums& sums : figures.heads) words += " " + Share(sums.count > 0 ? sums.in_teacher[0] / sums.count : 0);
+  return words;
+}
+
+MetricsFile::MetricsFile(const std::string& path, int64_t kept_steps) : path_(path) {
+  const std::string kept = KeptLines(path, kept_steps);
+  base::AtomicFile file(path);
+  file.Write(kept.data(), kept.size());
+  file.Keep();
+  file_ = std::fopen(path.c_str(), "ab");
+  if (file_ == nullptr) throw FileError(path, std::string("cannot be written: ") + std::strerror(errno));
+}
+
+MetricsFile::~MetricsFile() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+void MetricsFile::Add(const Json& line) {
+  const std::string text = base::DumpJson(line) + "\n";
+  if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) {
+    throw FileError(path_, std::string("cannot be written: ") + std::strerror(errno));
+  }
+}
+
+}  // namespace hydrant::train

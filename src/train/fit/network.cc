@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/fit/network.h"
+
+#include <algorithm>
+
+#include "hydrant/error.h"
+#include "train/fit/residual_heads.h"
+
+namespace hydrant::train {
+namespace {
+
+at::Tensor FloatsOf(const TensorView& view) {
+  const std::vector<float> floats = ToFloats(view);
+  return at::from_blob(const_cast<float*>(floats.data()), view.shape, at::kFloat).clone();
+}
+
+}  // namespace
+
+BaseTensors TakeBaseTensors(const model::ModelWeights& weights) {
+  if (weights.lm_head.packed) {
+    throw FileError(weights.file, "has packed weights, and heads are trained on floats",
+                    "name the folder that it was converted from");
+  }
+  BaseTensors base;
+  base.embedding = FloatsOf(weights.embedding);
+  base.lm_head = weights.config.tied_embeddings ? base.embedding : FloatsOf(weights.lm_head.weight);
+  return base;
+}
+
+at::Tensor Product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Precision precision) {
+  at::Tensor out;
+  if (precision == Precision::kBF16) {
+    out = at::matmul(x.to(at::kBFloat16), weight.to(at::kBFloat16).t()).to(at::kFloat);
+  } else {
+    out = at::matmul(x, weight.t());
+  }
+  return bias.defined() ? out + bias : out;
+}
+
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  const at::Tensor mean_square = x.square().mean(-1, /*keepdim=*/true);
+  return x * at::rsqrt(mean_square + epsilon) * weight;
+}
+
+at::Tensor Dropped(const at::Tensor& x, const PassOptions& options) {
+  if (!options.is_training || options.dropout == 0) return x;
+  const double kept = 1 - options.dropout;
+  return x * at::empty_like(x).bernoulli_(kept, *options.random).div_(kept);
+}
+
+std::unique_ptr<Network> MakeNetwork(const draft::HeadsInfo& info, const model::ModelConfig& base_config,
+                                     const BaseTensors& base, Parameters& parameters, at::Generator& random) {
+  return MakeResidualHeads(info, base_config, base, parameters, random);
+}
+
+}  // namespace hydrant::train

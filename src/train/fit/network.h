@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The networks of draft heads for training: from a batch's positions to the states that lm heads read.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "draft/heads/head_kind.h"
+#include "model/weights.h"
+#include "train/fit/batch_tensors.h"
+#include "train/fit/parameters.h"
+
+namespace hydrant::train {
+
+// Of matrix products; sums are in f32 either way. Master weights, norms, softmax and loss are always f32.
+enum class Precision : uint8_t { kF32, kBF16 };
+
+// The frozen tensors of the base that heads read.
+struct BaseTensors {
+  at::Tensor embedding;  // [V, D] f32
+  at::Tensor lm_head;    // [V, D] f32
+};
+// Throws FileError for a base with packed weights.
+BaseTensors TakeBaseTensors(const model::ModelWeights& weights);
+
+// What one forward pass is given beside its batch.
+struct PassOptions {
+  Precision precision = Precision::kF32;
+  double dropout = 0;
+  double noise_alpha = 0;    // NEFTune on token embeddings: uniform in +-alpha / sqrt(positions of a row * D)
+  bool is_training = false;  // else neither dropout nor noise
+  at::Generator* random = nullptr;
+};
+
+// x [.., I] times weight [O, I] transposed, plus a bias where it is defined.
+at::Tensor Product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Precision precision);
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
+// Zeroes a share of x and scales the rest, where it is training.
+at::Tensor Dropped(const at::Tensor& x, const PassOptions& options);
+
+// One lm head, or the base's.
+struct LmHead {
+  at::Tensor weight;  // [V', D]; a leaf with a gradient where it is trained
+  at::Tensor bias;    // [V'], or undefined
+};
+
+class Network {
+ public:
+  virtual ~Network() = default;
+
+  // How many tokens it predicts at a position.
+  virtual int32_t depth() const = 0;
+  // State i [N, D] at row n is what lm head i reads to predict token n + i + 2.
+  virtual std::vector<at::Tensor> States(const BatchTensors& batch, const PassOptions& options) const = 0;
+  virtual LmHead HeadAt(int32_t i) const = 0;
+};
+
+// `parameters` and `base` must outlive it. The values of `parameters` are set as their authors' code does, by `random`:
+// lm heads start as the base's, residual blocks as nothing but their residual.
+std::unique_ptr<Network> MakeNetwork(const draft::HeadsInfo& info, const model::ModelConfig& base_config,
+                                     const BaseTensors& base, Parameters& parameters, at::Generator& random);
+
+}  // namespace hydrant::train

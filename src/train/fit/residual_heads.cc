@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/fit/residual_heads.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "draft/heads/hydra_weights.h"
+#include "train/fit/llama_layer.h"
+
+namespace hydrant::train {
+namespace {
+
+// A linear layer by its name. The weight starts as zeros or as PyTorch's own Linear, whose bias draws it always has.
+struct Layer {
+  at::Tensor weight, bias;
+};
+
+enum class Start : uint8_t { kZeros, kUniform };
+
+Layer TakeLayer(Parameters& parameters, const std::string& name, Start start, at::Generator& random) {
+  Layer layer{.weight = parameters.Get(name + ".weight"), .bias = {}};
+  const double bound = 1 / std::sqrt(static_cast<double>(layer.weight.size(1)));
+  if (start == Start::kUniform) layer.weight.uniform_(-bound, bound, random);
+  if (!parameters.Has(name + ".bias")) return layer;
+  layer.bias = parameters.Get(name + ".bias");
+  layer.bias.uniform_(-bound, bound, random);
+  return layer;
+}
+
+struct Head {
+  Layer first_linear, first_residual;  // undefined: the first block is like the others
+  std::vector<Layer> blocks;
+  Layer lm_head;
+};
+
+class ResidualHeads : public Network {
+ public:
+  ResidualHeads(const draft::HeadsInfo& info, const model::ModelConfig& base_config, const BaseTensors& base,
+                Parameters& parameters, at::Generator& random)
+      : embedding_(base.embedding), epsilon_(base_config.rms_norm_eps) {
+    at::NoGradGuard no_grad;
+    for (int32_t h = 0; h < info.num_heads; ++h) heads_.push_back(TakeHead(info, h, base, parameters, random));
+    if (info.rows->Find(draft::kPrefixLayer) == nullptr) return;
+    prefix_norm_ = parameters.Get(draft::NameOf(info, draft::kPrefixNorm, 0, 0) + ".weight");
+    prefix_norm_.fill_(1);
+    prefix_ = std::make_unique<LlamaLayer>(PrefixConfig(info, base_config),
+                                           draft::NameOf(info, draft::kPrefixLayer, 0, 0), parameters, random);
+  }
+
+  int32_t depth() const override { return static_cast<int32_t>(heads_.size()); }
+
+  std::vector<at::Tensor> States(const BatchTensors& batch, const PassOptions& options) const override {
+    at::Tensor seen = WithNoise(batch.hidden.front(), batch, options);
+    if (prefix_) seen = RmsNorm(prefix_->Run(seen, batch, options.precision), prefix_norm_, epsilon_);
+    std::vector<at::Tensor> states, inputs{seen};
+    at::Tensor embedded;
+    for (size_t h = 0; h < heads_.size(); ++h) {
+      const Head& head = heads_[h];
+      at::Tensor x = seen;
+      if (head.first_linear.weight.defined()) {
+        if (h == 0) embedded = embedding_.index_select(0, batch.tokens);
+        inputs.push_back(Shifted(embedded, static_cast<int64_t>(h) + 1));
+        const at::Tensor joined = Dropped(at::cat(inputs, 1), options);
+        x = Apply(head.first_residual, joined, options) + at::silu(Apply(head.first_linear, joined, options));
+      }
+      for (const Layer& block : head.blocks) {
+        x = Dropped(x, options);
+        x = x + at::silu(Apply(block, x, options));
+      }
+      states.push_back(Dropped(x, options));
+    }
+    return states;
+  }
+
+  LmHead HeadAt(int32_t i) const override {
+    const Layer& layer = heads_[static_cast<size_t>(i)].lm_head;
+    return {.weight = layer.weight, .bias = layer.bias};
+  }
+
+ private:
+  static at::Tensor Apply(const Layer& layer, const at::Tensor& x, const PassOptions& options) {
+    return Product(x, layer.weight, layer.bias, options.precision);
+  }
+
+  static at::Tensor WithNoise(const at::Tensor& hidden, const BatchTensors& batch, const PassOptions& options) {
+    if (!options.is_training || options.noise_alpha == 0) return hidden;
+    const double size = static_cast<double>(batch.rows.length) * static_cast<double>(hidden.size(1));
+    const double bound = options.noise_alpha / std::sqrt(size);
+    return hidden + at::empty_like(hidden).uniform_(-bound, bound, *options.random);
+  }
+
+  static Head TakeHead(const draft::HeadsInfo& info, int32_t number, const BaseTensors& base, Parameters& parameters,
+                       at::Generator& random) {
+    const auto take = [&](std::string_view role, int32_t layer, Start start) {
+      return TakeLayer(parameters, draft::NameOf(info, role, number, layer), start, random);
+    };
+    Head head;
+    int32_t first = 0;
+    if (info.rows->Find(draft::kFirstLinear) != nullptr) {
+      head.first_linear = take(draft::kFirstLinear, 0, Start::kZeros);
+      head.first_residual = take(draft::kFirstResidual, 0, Start::kUniform);
+      first = 1;
+    }
+    for (int32_t layer = first; layer < info.num_layers; ++layer) {
+      head.blocks.push_back(take(draft::kBlock, layer, Start::kZeros));
+    }
+    const std::string_view role = info.shared_lm_head ? draft::kSharedLmHead : draft::kLmHead;
+    head.lm_head = take(role, info.num_layers, Start::kZeros);
+    head.lm_head.weight.copy_(base.lm_head);
+    return head;
+  }
+
+  // As the loader reads the layer back: hydra_weights.cc has its rules.
+  static model::ModelConfig PrefixConfig(const draft::HeadsInfo& info, const model::ModelConfig& base_config) {
+    draft::HeadsFile file;
+    file.info = info;
+    const std::unique_ptr<draft::HeadWeights> weights = info.kind->make(file, base_config);
+    return static_cast<const draft::HydraWeights&>(*weights).prefix->config;
+  }
+
+  at::Tensor embedding_, prefix_norm_;
+  double epsilon_;
+  std::vector<Head> heads_;
+  std::unique_ptr<LlamaLayer> prefix_;
+};
+
+}  // namespace
+
+std::unique_ptr<Network> MakeResidualHeads(const draft::HeadsInfo& info, const model::ModelConfig& base_config,
+                                           const BaseTensors& base, Parameters& parameters, at::Generator& random) {
+  return std::make_unique<ResidualHeads>(info, base_config, base, parameters, random);
+}
+
+}  // namespace hydrant::train

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/fit/train_heads.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "base/json.h"
+#include "base/paths.h"
+#include "draft/heads/head_stack.h"
+#include "hydrant/error.h"
+#include "kernels/cpu_features.h"
+#include "load/loaded_model.h"
+#include "tokenizer/chat/chat_template.h"
+#include "train/base_states.h"
+#include "train/data/batches.h"
+#include "train/data/segments.h"
+#include "train/data/token_data.h"
+#include "train/fit/checkpoint.h"
+#include "train/fit/head_fit.h"
+#include "train/fit/metrics.h"
+
+namespace hydrant::train {
+namespace {
+
+using base::Json;
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Precision PrecisionNamed(const std::string& name) {
+  if (name == "f32") return Precision::kF32;
+  if (name == "bf16") return Precision::kBF16;
+  if (name != "auto") throw UserError("TrainHeadsOptions::precision is '" + name + "', expected auto, f32 or bf16");
+  const kernels::CpuFeatures& cpu = kernels::DetectCpuFeatures();
+  return cpu.amx || (cpu.avx512 && !cpu.slow_bf16_dots) ? Precision::kBF16 : Precision::kF32;
+}
+
+void CheckOptions(const TrainHeadsOptions& options) {
+  const auto check = [](const char* what, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most) return;
+    throw UserError("TrainHeadsOptions::" + std::string(what) + " is " + std::to_string(value) + ", expected " +
+                    std::to_string(least) + " to " + std::to_string(most));
+  };
+  check("row_tokens", options.row_tokens, 8, 1 << 20);
+  check("rows", options.rows, 1, 1 << 16);
+  check("log_every", options.log_every, 1, 1 << 30);
+  check("save_every", options.save_every, 1, 1 << 30);
+  if (options.heads.empty()) throw UserError("TrainHeadsOptions::heads is empty, expected at least one kind of heads");
+  if (options.data.empty()) throw UserError("TrainHeadsOptions::data is empty, expected files of text");
+}
+
+// A folder's name for an arch: "hydra++" is "hydra_pp".
+std::string FolderNameOf(std::string arch) {
+  if (const size_t at = arch.find("++"); at != std::string::npos) arch.replace(at, 2, "_pp");
+  return arch;
+}
+
+Json SettingsOf(const Recipe& recipe) {
+  return {{"label_weight", recipe.label_weight},
+          {"teacher_weight", recipe.teacher_weight},
+          {"head_decay", recipe.head_decay},
+          {"reconstruction_weight", recipe.reconstruction_weight},
+          {"noise_alpha", recipe.noise_alpha},
+          {"dropout", recipe.dropout},
+          {"peak_rate", recipe.peak_rate},
+          {"warmup_steps", recipe.warmup_steps},
+          {"final_factor", recipe.final_factor},
+          {"betas", {recipe.beta1, recipe.beta2}},
+          {"epsilon", recipe.epsilon},
+          {"weight_decay", recipe.weight_decay},
+          {"clip", recipe.clip},
+          {"epochs", recipe.epochs}};
+}
+
+Json SettingsOf(const HeadShape& shape, const draft::HeadsInfo& info) {
+  return {{"arch", shape.arch},
+          {"num_heads", info.num_heads},
+          {"num_layers", info.num_layers},
+          {"tied_blocks", info.tied_blocks},
+          {"hidden_layer_offset", info.hidden_layer_offset}};
+}
+
+class Run {
+ public:
+  explicit Run(const TrainHeadsOptions& options)
+      : options_(options), precision_(PrecisionNamed(options.precision)), record_(options.out + "/training") {}
+
+  TrainHeadsReport Train() {
+    PrepareFolder();
+    LoadBase();
+    ReadData();
+    MakeFits();
+    if (options_.resume) step_ = ReadCheckpoint(CheckpointFile(), fits_, settings_);
+    metrics_ = std::make_unique<MetricsFile>(record_ + "/metrics.jsonl", step_);
+    started_at_ = step_;
+    const Clock::time_point start = Clock::now();
+    Loop(start);
+    report_.seconds = SecondsSince(start);
+    report_.steps = step_;
+    report_.all_steps = all_steps_;
+    return std::move(report_);
+  }
+
+ private:
+  std::string CheckpointFile() const { return record_ + "/checkpoint.safetensors"; }
+
+  // A run that is there is gone on with or begun anew only where the user says so.
+  void PrepareFolder() {
+    if (options_.out.empty()) throw UserError("TrainHeadsOptions::out is empty, expected a folder");
+    const bool is_there = base::IsThere(CheckpointFile());
+    if (options_.resume && !is_there) {
+      throw FileError(options_.out, "holds no run to go on with: " + CheckpointFile() + " is missing");
+    }
+    if (!options_.resume && !options_.replace && (is_there || base::IsThere(options_.out + "/config.json"))) {
+      throw FileError(options_.out, "holds a run or heads already",
+                      "go on with it by TrainHeadsOptions::resume, or begin anew by TrainHeadsOptions::replace");
+    }
+    std::error_code error;
+    std::filesystem::create_directories(record_, error);
+    if (error) throw FileError(record_, "cannot be made: " + error.message());
+  }
+
+  void Stage(const std::string& name, double share) const {
+    if (options_.on_stage) options_.on_stage(name, share);
+    if (options_.stop != nullptr && *options_.stop) throw Stopped();
+  }
+
+  void LoadBase() {
+    Stage("loading", 0);
+    loaded_ = load::LoadModel(options_.engine);
+    at::set_num_threads(loaded_->pool->num_threads());
+    base_ = TakeBaseTensors(loaded_->weights);
+    const int64_t most = loaded_->weights.config.max_positions;
+    if (options_.row_tokens > most) {
+      throw UserError("TrainHeadsOptions::row_tokens is " + std::to_string(options_.row_tokens) +
+                          ", and the base has " + std::to_string(most) + " positions",
+                      "choose a smaller number");
+    }
+  }
+
+  void ReadData() {
+    ReadOptions read;
+    read.template_name = options_.template_name;
+    if (read.template_name.empty()) {
+      const tokenizer::FolderTemplate found = tokenizer::ReadFolderTemplate(options_.engine.model);
+      read.template_name = found.name;
+      read.template_tokens = found.tokens;
+    } else {
+      read.template_tokens = tokenizer::ReadTemplateTokens(options_.engine.model, read.template_name);
+    }
+    read.pool = loaded_->pool.get();
+    read.warn = options_.warn;
+    read.progress = [this](double share) { Stage("reading text", share); };
+    data_ = ReadTokenData(options_.data, *loaded_->tokenizer, read);
+    CheckVocabulary();
+    constexpr int32_t kLeast = 4;  // a token to predict from, the root, and two more
+    const std::vector<Segment> segments =
+        ChooseSegments(CutSegments(data_, options_.row_tokens, kLeast), options_.tokens, options_.seed);
+    if (segments.empty()) {
+      throw FileError(options_.data.front(), "has no text of " + std::to_string(kLeast) + " tokens with any to learn",
+                      "heads learn from longer texts");
+    }
+    order_ = std::make_unique<BatchOrder>(segments, options_.row_tokens, options_.rows, options_.seed);
+  }
+
+  void CheckVocabulary() const {
+    const int32_t largest = *std::ranges::max_element(data_.tokens);
+    if (largest < loaded_->weights.config.vocab_size) return;
+    throw FileError(options_.engine.model, "the tokenizer gives token " + std::to_string(largest) +
+                                               ", and the model has " +
+                                               std::to_string(loaded_->weights.config.vocab_size) + " tokens");
+  }
+
+  // Steps of the first `epochs` epochs.
+  int64_t StepsOf(int32_t epochs) const {
+    int64_t steps = 0;
+    for (int32_t epoch = 0; epoch < epochs; ++epoch) steps += order_->steps(epoch);
+    return steps;
+  }
+
+  void MakeFits() {
+    settings_ = {{"base", HashOf(*loaded_)},
+                 {"data", ContentHash(data_)},
+                 {"tokens", options_.tokens},
+                 {"row_tokens", options_.row_tokens},
+                 {"rows", options_.rows},
+                 {"seed", options_.seed},
+                 {"precision", precision_ == Precision::kBF16 ? "bf16" : "f32"},
+                 {"heads", Json::array()}};
+    for (const HeadsToTrain& heads : options_.heads) {
+      const draft::HeadsInfo info = DescribeHeads(heads.shape, loaded_->weights.config);
+      const int64_t steps = StepsOf(heads.recipe.epochs);
+      all_steps_ = std::max(all_steps_, steps);
+      owned_.push_back(std::make_unique<HeadFit>(FitOptions{.info = info,
+                                                            .recipe = heads.recipe,
+                                                            .seed = options_.seed,
+                                                            .precision = precision_,
+                                                            .total_steps = steps},
+                                                 loaded_->weights.config, base_));
+      fits_.push_back({heads.shape.arch, owned_.back().get()});
+      wanted_.push_back(draft::WantedLayer(info, loaded_->weights.config));
+      settings_["heads"].push_back({{"shape", SettingsOf(heads.shape, info)}, {"recipe", SettingsOf(heads.recipe)}});
+      const std::string name = FolderNameOf(heads.shape.arch);
+      report_.heads.push_back(
+          {heads.shape.arch, options_.heads.size() == 1 ? options_.out : options_.out + "/" + name});
+    }
+    wanted_.push_back(model::kAfterFinalNorm);
+    states_ = std::make_unique<BaseStates>(*loaded_, wanted_, options_.row_tokens);
+  }
+
+  static std::string HashOf(const load::LoadedModel& loaded) {
+    return std::filesystem::path(loaded.weights.file).filename().string() + ":" + std::to_string(loaded.weights.bytes);
+  }
+
+  void Loop(Clock::time_point start) {
+    for (int32_t epoch = 0; step_ < all_steps_; ++epoch) {
+      const int64_t first = StepsOf(epoch), last = std::min(all_steps_, StepsOf(epoch + 1));
+      while (step_ < last) {
+        if (options_.stop != nullptr && *options_.stop) {
+          report_.stopped = true;
+          return Save();
+        }
+        Step(epoch, order_->at(epoch, step_ - first), start);
+        if (step_ % options_.save_every == 0 || step_ == all_steps_) Save();
+      }
+    }
+  }
+
+  // The batch's tokens and the base's states of them.
+  BatchTensors Gather(const Batch& batch) {
+    std::vector<SegmentTokens> segments;
+    std::vector<std::span<const int32_t>> texts;
+    std::vector<int32_t> rows;
+    for (const Row& row : batch.rows) {
+      rows.push_back(static_cast<int32_t>(row.segments.size()));
+      for (const int32_t index : row.segments) {
+        const Segment& segment = order_->segments()[static_cast<size_t>(index)];
+        const auto begin = static_cast<size_t>(segment.begin), count = static_cast<size_t>(segment.count);
+        segments.push_back(
+            {std::span(data_.tokens).subspan(begin, count), std::span(data_.learned).subspan(begin, count)});
+        texts.push_back(segments.back().tokens);
+      }
+    }
+    const Clock::time_point start = Clock::now();
+    states_->Compute(texts, matrices_);
+    report_.base_seconds += SecondsSince(start);
+    std::vector<at::Tensor> hidden;
+    for (const Matrix& matrix : matrices_) hidden.push_back(TensorOf(matrix));
+    return MakeBatchTensors(segments, rows, std::move(hidden));
+  }
+
+  void Step(int32_t epoch, const Batch& batch, Clock::time_point start) {
+    const BatchTensors tensors = Gather(batch);
+    const at::Tensor& final_hidden = tensors.hidden.back();
+    report_.tokens += tensors.size();
+    ++step_;
+    const bool is_logged = step_ % options_.log_every == 0 || step_ == 1 || step_ == all_steps_;
+    std::string words;
+    for (size_t f = 0; f < fits_.size(); ++f) {
+      HeadFit& fit = *fits_[f].fit;
+      if (step_ > fit.options().total_steps) continue;
+      BatchTensors own = tensors;
+      own.hidden = {tensors.hidden[f]};
+      fit.AddGradient(own, final_hidden, step_ - 1, CountLabels(own, fit.depth()), is_logged);
+      const StepFigures figures = fit.Step(step_ - 1);
+      CheckFinite(fits_[f].name, figures);
+      report_.heads[f].loss = figures.loss;
+      if (!is_logged) continue;
+      Log(fits_[f].name, epoch, figures, start);
+      words += (words.empty() ? "" : "; ") + (fits_.size() > 1 ? fits_[f].name + " " : "") + WordsOf(figures);
+    }
+    Progress(epoch, words, start);
+  }
+
+  // The parameters are spoilt then: the checkpoint on the disk is the last good one.
+  static void CheckFinite(const std::string& name, const StepFigures& figures) {
+    if (std::isfinite(figures.loss) && std::isfinite(figures.gradient_norm)) return;
+    throw UserError("the loss of " + name + " is no finite number any more",
+                    "go on from the last checkpoint with a lower Recipe::peak_rate or products in f32; that checkpoint "
+                    "is whole");
+  }
+
+  void Log(const std::string& arch, int32_t epoch, const StepFigures& figures, Clock::time_point start) {
+    Json line = {{"step", step_}, {"epoch", epoch}, {"arch", arch}, {"tokens_per_second", Speed(start)}};
+    line.update(MetricsOf(figures));
+    metrics_->Add(line);
+  }
+
+  double Speed(Clock::time_point start) const { return static_cast<double>(report_.tokens) / SecondsSince(start); }
+
+  void Progress(int32_t epoch, const std::string& words, Clock::time_point start) const {
+    if (!options_.on_progress) return;
+    const double per_step = SecondsSince(start) / static_cast<double>(step_ - started_at_);
+    options_.on_progress({.step = step_,
+                          .steps = all_steps_,
+                          .epoch = epoch,
+                          .tokens_per_second = Speed(start),
+                          .seconds_left = per_step * static_cast<double>(all_steps_ - step_),
+                          .text = words});
+  }
+
+  void Save() {
+    WriteCheckpoint(CheckpointFile(), fits_, step_, settings_);
+    for (size_t f = 0; f < fits_.size(); ++f) {
+      const HeadFit& fit = *fits_[f].fit;
+      WriteHeads(fit.options().info, fit.Tensors(),
+                 {.folder = report_.heads[f].folder,
+                  .file = options_.file,
+                  .dtype = options_.dtype,
+                  .base = fit.options().info.base_model});
+    }
+  }
+
+  const TrainHeadsOptions& options_;
+  Precision precision_;
+  std::string record_;  // folder of what a run keeps beside the heads
+  std::unique_ptr<load::LoadedModel> loaded_;
+  BaseTensors base_;
+  TokenData data_;
+  std::unique_ptr<BatchOrder> order_;
+  std::vector<std::unique_ptr<HeadFit>> owned_;
+  std::vector<NamedFit> fits_;
+  std::vector<int32_t> wanted_;  // hidden states: those of each fit, then the last
+  std::unique_ptr<BaseStates> states_;
+  std::vector<Matrix> matrices_;
+  std::unique_ptr<MetricsFile> metrics_;
+  Json settings_;
+  int64_t step_ = 0, started_at_ = 0, all_steps_ = 0;
+  TrainHeadsReport report_;
+};
+
+}  // namespace
+
+TrainHeadsReport TrainHeads(const TrainHeadsOptions& options) {
+  CheckOptions(options);
+  return Run(options).Train();
+}
+
+}  // namespace hydrant::train
