@@ -20,17 +20,19 @@
 #include "cli/serve/serve.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/terminal.h"
+#include "cli/train/train.h"
 #include "hydrant/error.h"
 #include "kernels/kernels.h"
 
 namespace hydrant::cli {
 namespace {
 
-constexpr std::array<Command, 9> kCommands = {{
+constexpr std::array<Command, 10> kCommands = {{
     {"run", "generate text, or chat", Run},
     {"serve", "answer requests over HTTP, as OpenAI's API has it", Serve},
     {"inspect", "say what a checkpoint, heads folder, tensor file or tokenizer is", Inspect},
     {"convert", "pack weights, or write heads as another project reads them", Convert},
+    {"train", "fit draft heads to a base model", Train},
     {"tree", "show and convert draft trees", Tree},
     {"tokenize", "text to token ids", Tokenize},
     {"detokenize", "token ids to text", Detokenize},

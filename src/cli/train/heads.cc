@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/flags/engine_flags.h"
+#include "cli/flags/flags.h"
+#include "cli/flags/values.h"
+#include "cli/terminal/errors.h"
+#include "cli/terminal/escape.h"
+#include "cli/terminal/progress.h"
+#include "cli/terminal/terminal.h"
+#include "cli/train/train.h"
+#include "hydrant/error.h"
+#include "train/fit/train_heads.h"
+
+namespace hydrant::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "Fit draft heads to a base model that stays as it is. Several kinds of heads share the base's passes.\n"
+    "DIR of --out becomes a folder for --draft, and keeps the run in DIR/training: a checkpoint, metrics.jsonl. With\n"
+    "several kinds each gets a folder of its own in it.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  hydrant train heads --arch hydra++ --base vicuna-7b --data sharegpt.jsonl --out my-heads\n"
+    "  hydrant train heads --arch medusa,hydra,hydra++ --base models/tale-14m --data book1.txt --data book2.txt \\\n"
+    "      --tokens 2000000 --seq-len 256 --out heads\n"
+    "  hydrant train heads --arch hydra++ --base vicuna-7b --data sharegpt.jsonl --out my-heads --resume\n"
+    "  hydrant run --model vicuna-7b --draft my-heads --prompt 'Name three rivers.'\n";
+
+constexpr std::array<std::string_view, 3> kPrecisions = {"auto", "f32", "bf16"};
+constexpr std::array<std::string_view, 2> kFiles = {"pt", "safetensors"};
+constexpr std::array<std::string_view, 3> kTypes = {"bf16", "f16", "f32"};
+
+// What flags say of every kind of heads; unset: as the recipe has it.
+struct Changes {
+  std::optional<int64_t> heads, layers, epochs, warmup_steps;
+  std::optional<double> rate, final_factor, weight_decay, dropout, noise, label, teacher, decay, reconstruction, clip;
+  bool untie = false;
+};
+
+struct Wanted {
+  train::TrainHeadsOptions options;
+  std::vector<std::string> archs;
+  std::string recipe;
+  Changes changes;
+};
+
+using Setter = FlagSet::Setter;
+
+Setter IntegerInto(const char* flag, int64_t min, int64_t max, std::optional<int64_t>* target) {
+  return [=](const std::string& value) { *target = ParseInteger(flag, value, min, max); };
+}
+
+Setter NumberInto(const char* flag, double min, double max, std::optional<double>* target) {
+  return [=](const std::string& value) { *target = ShortestDouble(ParseFloat(flag, value, {.min = min, .max = max})); };
+}
+
+void AddDataFlags(FlagSet& flags, Wanted& wanted) {
+  train::TrainHeadsOptions& options = wanted.options;
+  flags.Value(
+      "--arch", "LIST", [&wanted](const std::string& value) { wanted.archs = ListItems(value); },
+      "Kinds of heads, with commas between: medusa, hydra, hydra++");
+  flags.Text("--base", "DIR", &options.engine.model, "The base model, in Hugging Face layout, of floats");
+  flags.Repeated(
+      "--data", "FILE", [&options](const std::string& value) { options.data.push_back(value); },
+      "Text, or conversations as JSON (ShareGPT, messages, Alpaca); may be given several times");
+  flags.Text("--out", "DIR", &options.out, "Folder to make");
+  flags.Switch("--resume", &options.resume, "Go on where the run in --out was");
+  flags.Switch("--force", &options.replace, "Begin anew where --out holds a run or heads");
+  flags.Text("--template", "NAME", &options.template_name, "Chat template of conversations (default: the base's own)");
+  flags.Value(
+      "--tokens", "N",
+      [&options](const std::string& value) { options.tokens = ParseInteger("--tokens", value, 1, int64_t{1} << 40); },
+      "Tokens of an epoch, drawn from the text (default: all)");
+  flags.Value(
+      "--seq-len", "N",
+      [&options](const std::string& value) {
+        options.row_tokens = static_cast<int32_t>(ParseInteger("--seq-len", value, 8, 1 << 20));
+      },
+      "Longest text that the base is shown; longer ones are cut (default 256)");
+  flags.Value(
+      "--batch-size", "N",
+      [&options](const std::string& value) {
+        options.rows = static_cast<int32_t>(ParseInteger("--batch-size", value, 1, 1 << 16));
+      },
+      "Rows of --seq-len tokens in a step; short texts share one (default 8)");
+  flags.Value(
+      "--seed", "N", [&options](const std::string& value) { options.seed = ParseSeed("--seed", value); },
+      "Of the order of the text and of the first weights (default 1)");
+}
+
+void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
+  Changes& changes = wanted.changes;
+  flags.Group("How they are trained (default: --recipe)");
+  flags.Text("--recipe", "NAME", &wanted.recipe,
+             "medusa-1, hydra, hydra++ (paper) or hydra++-repo; default: the one of each kind");
+  flags.Value("--heads", "K", IntegerInto("--heads", 1, 64, &changes.heads), "Heads (default 4)");
+  flags.Value("--layers", "L", IntegerInto("--layers", 1, 16, &changes.layers),
+              "Blocks of a head, the input block included (default: 1, of hydra++ 4)");
+  flags.Switch("--untie-layers", &changes.untie,
+               "Blocks behind the first have weights of their own (default: one block, as in released heads)");
+  flags.Value("--epochs", "N", IntegerInto("--epochs", 1, 10000, &changes.epochs), "Times over the text");
+  flags.Value("--lr", "X", NumberInto("--lr", 0, 10, &changes.rate), "Peak learning rate");
+  flags.Value("--warmup-steps", "N", IntegerInto("--warmup-steps", 0, 1 << 30, &changes.warmup_steps),
+              "Steps of the linear rise to the peak");
+  flags.Value("--final-lr", "X", NumberInto("--final-lr", 0, 1, &changes.final_factor),
+              "Share of the peak at the end of the cosine");
+  flags.Value("--weight-decay", "X", NumberInto("--weight-decay", 0, 10, &changes.weight_decay), "AdamW's");
+  flags.Value("--clip", "X", NumberInto("--clip", 0, 1e6, &changes.clip), "Largest norm of the gradient; 0: any");
+  flags.Value("--dropout", "X", NumberInto("--dropout", 0, 0.99, &changes.dropout), "Share of inputs left out");
+  flags.Value("--noise", "ALPHA", NumberInto("--noise", 0, 1e6, &changes.noise),
+              "NEFTune's noise on hidden states (the paper tried 75, and lost)");
+  flags.Value("--label-loss", "X", NumberInto("--label-loss", 0, 1e3, &changes.label),
+              "Weight of the cross-entropy against the text");
+  flags.Value("--teacher-loss", "X", NumberInto("--teacher-loss", 0, 1e3, &changes.teacher),
+              "Weight of the cross-entropy against the base's own distribution");
+  flags.Value("--reconstruction-loss", "X", NumberInto("--reconstruction-loss", 0, 1e3, &changes.reconstruction),
+              "Weight of the distance to the base's hidden states");
+  flags.Value("--head-decay", "X", NumberInto("--head-decay", 0, 1, &changes.decay), "Head i counts X^i");
+}
+
+void AddRunFlags(FlagSet& flags, Wanted& wanted) {
+  train::TrainHeadsOptions& options = wanted.options;
+  flags.Group("Run");
+  flags.Value(
+      "--save-every", "STEPS",
+      [&options](const std::string& value) { options.save_every = ParseInteger("--save-every", value, 1, 1 << 30); },
+      "Steps between checkpoints, at most so many are lost (default 200)");
+  flags.Value(
+      "--log-every", "STEPS",
+      [&options](const std::string& value) { options.log_every = ParseInteger("--log-every", value, 1, 1 << 30); },
+      "Steps between lines of metrics.jsonl (default 10)");
+  flags.Value(
+      "--precision", "TYPE",
+      [&options](const std::string& value) { options.precision = ParseChoice("--precision", value, kPrecisions); },
+      "Of matrix products: f32, bf16, or auto: bf16 where the CPU multiplies it fast (default auto)");
+  flags.Value(
+      "--format", "FORMAT",
+      [&options](const std::string& value) {
+        options.file =
+            ParseChoice("--format", value, kFiles) == "pt" ? train::HeadFile::kTorch : train::HeadFile::kSafetensors;
+      },
+      "Of the heads' file: pt (what the authors' code reads) or safetensors (default pt)");
+  flags.Value(
+      "--dtype", "TYPE",
+      [&options](const std::string& value) {
+        const std::string type = ParseChoice("--dtype", value, kTypes);
+        options.dtype = type == "f32" ? DType::kF32 : type == "f16" ? DType::kF16 : DType::kBF16;
+      },
+      "Of the numbers in it: bf16, f16 or f32 (default bf16)");
+  flags.Group("Machine");
+  AddMachineFlags(flags, options.engine);
+}
+
+template <typename From, typename To>
+void Change(const std::optional<From>& from, To& to) {
+  if (from) to = static_cast<To>(*from);
+}
+
+train::HeadsToTrain HeadsOf(const std::string& arch, const Wanted& wanted) {
+  const Changes& changes = wanted.changes;
+  train::HeadsToTrain heads;
+  heads.shape.arch = arch;
+  heads.recipe = wanted.recipe.empty() ? train::UsualRecipe(arch) : train::RecipeNamed(wanted.recipe);
+  Change(changes.heads, heads.shape.num_heads);
+  Change(changes.layers, heads.shape.num_layers);
+  heads.shape.tied_blocks = !changes.untie;
+  Change(changes.epochs, heads.recipe.epochs);
+  Change(changes.rate, heads.recipe.peak_rate);
+  Change(changes.warmup_steps, heads.recipe.warmup_steps);
+  Change(changes.final_factor, heads.recipe.final_factor);
+  Change(changes.weight_decay, heads.recipe.weight_decay);
+  Change(changes.clip, heads.recipe.clip);
+  Change(changes.dropout, heads.recipe.dropout);
+  Change(changes.noise, heads.recipe.noise_alpha);
+  Change(changes.label, heads.recipe.label_weight);
+  Change(changes.teacher, heads.recipe.teacher_weight);
+  Change(changes.reconstruction, heads.recipe.reconstruction_weight);
+  Change(changes.decay, heads.recipe.head_decay);
+  return heads;
+}
+
+bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
+  FlagSet flags("hydrant train heads", kDescription, kExamples);
+  AddDataFlags(flags, wanted);
+  AddRecipeFlags(flags, wanted);
+  AddRunFlags(flags, wanted);
+  if (!flags.Parse(args)) return false;
+  for (const char* flag : {"--arch", "--base", "--data", "--out"}) {
+    if (!flags.Given(flag))
+      throw UserError(fmt::format("{} is missing", flag), "'hydrant train heads --help' explains");
+  }
+  CheckFolders(wanted.options.engine);
+  constexpr std::array<std::string_view, 3> kArchs = {"medusa", "hydra", "hydra++"};
+  for (const std::string& arch : wanted.archs) {
+    wanted.options.heads.push_back(HeadsOf(ParseChoice("--arch", arch, kArchs), wanted));
+  }
+  return true;
+}
+
+std::string TimeText(double seconds) {
+  const int64_t whole = std::llround(seconds);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min", (whole + 30) / 60);
+  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
+
+}  // namespace
+
+int TrainHeads(const std::vector<std::string>& args) {
+  Wanted wanted;
+  if (!ParseFlags(args, wanted)) return kExitOk;
+  Progress progress("training");
+  train::TrainHeadsOptions& options = wanted.options;
+  options.stop = StopFlag();
+  options.warn = [](const std::string& text) { PrintWarnings({text}); };
+  options.on_stage = [&progress](const std::string& stage, double share) { progress.Update(share, stage); };
+  std::string words;
+  options.on_progress = [&](const train::TrainProgress& now) {
+    if (!now.text.empty()) words = now.text;
+    const double share = static_cast<double>(now.step) / static_cast<double>(now.steps);
+    progress.Update(share, fmt::format("step {} of {}, {:.0f} tokens/s, {} left, {}", now.step, now.steps,
+                                       now.tokens_per_second, TimeText(now.seconds_left), words));
+  };
+  const train::TrainHeadsReport report = train::TrainHeads(options);
+  progress.Clear();
+  for (const train::TrainedHeads& heads : report.heads) {
+    Print(fmt::format("{}: {}, loss {:.3f}\n", EscapedName(heads.folder), heads.arch, heads.loss));
+  }
+  Print(fmt::format("{} of {} steps, {} tokens in {} ({:.0f} % of it in the base), {:.0f} tokens/s\n", report.steps,
+                    report.all_steps, report.tokens, TimeText(report.seconds),
+                    100 * report.base_seconds / report.seconds, static_cast<double>(report.tokens) / report.seconds));
+  if (!report.stopped) return kExitOk;
+  PrintError("Stopped, and saved; --resume goes on.\n");
+  return InterruptedExit();
+}
+
+}  // namespace hydrant::cli

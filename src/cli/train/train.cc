@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/train/train.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "base/float_mode.h"
+#include "hydrant/error.h"
+
+namespace hydrant::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModule = "hydrant-train.so";
+// Beside the program, or where an installation keeps it.
+constexpr std::array<std::string_view, 2> kPlaces = {".", "../lib/hydrant"};
+
+std::string FindModule() {
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const std::string_view place : kPlaces) {
+    const fs::path module = (folder / place / kModule).lexically_normal();
+    if (fs::is_regular_file(module, error)) return module.string();
+  }
+  throw UserError("this build has no training: there is no " + std::string(kModule) + " in " + folder.string(),
+                  "install libtorch (Debian: apt install libtorch-dev libopenblas0-pthread) and build again; "
+                  "docs/training.md");
+}
+
+}  // namespace
+
+int Train(const std::vector<std::string>& args) {
+  const std::string module = FindModule();
+  base::FlushDenormals();  // before libraries start threads of their own
+  // Debian's libsentencepiece has a protobuf of its own in it, libtorch needs another version, and both export the same
+  // names. RTLD_DEEPBIND: what the module brings with it looks for names there first.
+  void* handle = dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  if (handle == nullptr) throw FileError(module, std::string("cannot be loaded: ") + dlerror());
+  const auto entry = reinterpret_cast<TrainEntry>(dlsym(handle, kTrainEntry));
+  if (entry == nullptr)
+    throw FileError(module, "is no part of this program: it has no function " + std::string(kTrainEntry));
+  std::vector<const char*> words;
+  for (const std::string& word : args) words.push_back(word.c_str());
+  return entry(static_cast<int>(words.size()), words.data());
+}
+
+}  // namespace hydrant::cli

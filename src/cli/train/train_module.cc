@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The entry of hydrant-train.so.
+#include <array>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/terminal/errors.h"
+#include "cli/terminal/terminal.h"
+#include "cli/train/train.h"
+
+namespace hydrant::cli {
+namespace {
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"heads", "fit draft heads to a base model, from text", TrainHeads},
+}};
+
+}  // namespace
+}  // namespace hydrant::cli
+
+// The module has copies of its own of everything, also of what a signal sets.
+extern "C" __attribute__((visibility("default"))) int HydrantTrainMain(int count, const char* const* words) {
+  hydrant::cli::InstallSignalHandlers();
+  try {
+    return hydrant::cli::Dispatch("hydrant train", hydrant::cli::kCommands,
+                                  std::vector<std::string>(words, words + count), "Fit draft heads to a base model.\n");
+  } catch (...) {
+    return hydrant::cli::ReportException();
+  }
+}
