@@ -13,9 +13,6 @@
 
 namespace hydrant::train {
 
-// What lm heads the heads have: one each; one for all of them; those of fewer tokens (HeadShape::draft_vocab).
-enum class LmHeads : uint8_t { kOwn, kShared };
-
 // What heads are to look like.
 struct HeadShape {
   std::string arch;                 // of ArchNames()
@@ -23,8 +20,6 @@ struct HeadShape {
   int32_t num_layers = 0;           // L, the input block included; 0: as published
   bool tied_blocks = true;          // Hydra's blocks 2..L are one block, as in released files
   int64_t hidden_layer_offset = 0;  // 0: the states after the final norm; n: the n-th last hidden states
-  LmHeads lm_heads = LmHeads::kOwn;
-  std::vector<int32_t> draft_vocab = {};  // tokens that the heads draft, ascending; empty: all
 };
 
 // "medusa", "hydra", "hydra++".

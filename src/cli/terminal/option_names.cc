@@ -8,10 +8,26 @@ namespace hydrant::cli {
 namespace {
 
 // Where the library's options are declared, or taken.
-constexpr std::array<std::string_view, 16> kOwners = {
-    "AcceptOptions",     "BeamOptions",   "ChatMessage",       "ConvertOptions", "EngineOptions", "EvalLogits",
-    "GenerationRequest", "LookupOptions", "PerplexityOptions", "RandomModel",    "RenderChat",    "RespellOptions",
-    "SamplingOptions",   "StepOptions",   "StopOptions",       "Tokenize",
+constexpr std::array<std::string_view, 19> kOwners = {
+    "AcceptOptions",
+    "BeamOptions",
+    "ChatMessage",
+    "ConvertOptions",
+    "EngineOptions",
+    "EvalLogits",
+    "GenerationRequest",
+    "LookupOptions",
+    "PerplexityOptions",
+    "RandomModel",
+    "RenderChat",
+    "RespellOptions",
+    "SamplingOptions",
+    "StepOptions",
+    "StopOptions",
+    "Tokenize",
+    "TrainHeadsOptions",
+    "HeadShape",
+    "Recipe",
 };
 
 struct Spelling {
@@ -19,7 +35,7 @@ struct Spelling {
 };
 
 // Flags that are not the option's name with dashes.
-constexpr std::array<Spelling, 11> kSpellings{{
+constexpr std::array<Spelling, 20> kSpellings{{
     {"AcceptOptions::rule", "--accept"},
     {"ChatMessage::system", "--system"},
     {"BeamOptions::width", "--beam-width"},
@@ -31,6 +47,15 @@ constexpr std::array<Spelling, 11> kSpellings{{
     {"LookupOptions::rule", "--lookup-rule"},
     {"RenderChat::template_name", "--template"},
     {"Tokenize::add_bos", "--add-bos"},
+    {"TrainHeadsOptions::replace", "--force"},
+    {"TrainHeadsOptions::row_tokens", "--seq-len"},
+    {"TrainHeadsOptions::rows", "--batch-size"},
+    {"TrainHeadsOptions::heads", "--arch"},
+    {"HeadShape::arch", "--arch"},
+    {"HeadShape::num_heads", "--heads"},
+    {"HeadShape::num_layers", "--layers"},
+    {"HeadShape::hidden_layer_offset", "--hidden-offset"},
+    {"Recipe::peak_rate", "--lr"},
 }};
 
 bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }

@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 3> kTypes = {"bf16", "f16", "f32"};
 
 // What flags say of every kind of heads; unset: as the recipe has it.
 struct Changes {
-  std::optional<int64_t> heads, layers, epochs, warmup_steps;
+  std::optional<int64_t> heads, layers, hidden_offset, epochs, warmup_steps;
   std::optional<double> rate, final_factor, weight_decay, dropout, noise, label, teacher, decay, reconstruction, clip;
   bool untie = false;
 };
@@ -105,6 +105,8 @@ void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
   flags.Value("--heads", "K", IntegerInto("--heads", 1, 64, &changes.heads), "Heads (default 4)");
   flags.Value("--layers", "L", IntegerInto("--layers", 1, 16, &changes.layers),
               "Blocks of a head, the input block included (default: 1, of hydra++ 4)");
+  flags.Value("--hidden-offset", "N", IntegerInto("--hidden-offset", 0, 4096, &changes.hidden_offset),
+              "Read the N-th last hidden states of the base; 0: those after the final norm (default 0)");
   flags.Switch("--untie-layers", &changes.untie,
                "Blocks behind the first have weights of their own (default: one block, as in released heads)");
   flags.Value("--epochs", "N", IntegerInto("--epochs", 1, 10000, &changes.epochs), "Times over the text");
@@ -156,6 +158,15 @@ void AddRunFlags(FlagSet& flags, Wanted& wanted) {
         options.dtype = type == "f32" ? DType::kF32 : type == "f16" ? DType::kF16 : DType::kBF16;
       },
       "Of the numbers in it: bf16, f16 or f32 (default bf16)");
+  flags.Text("--cache", "DIR", &options.cache,
+             "Keep the base's hidden states there; runs over the same text may share them (default: in --out where "
+             "there are several epochs)");
+  flags.Value(
+      "--cache-max", "SIZE",
+      [&options](const std::string& value) {
+        options.cache_most = value == "0" ? 0 : ParseBytes("--cache-max", value);
+      },
+      "Where the states take more, every epoch runs the base; 0: always (default: no limit)");
   flags.Group("Machine");
   AddMachineFlags(flags, options.engine);
 }
@@ -172,6 +183,7 @@ train::HeadsToTrain HeadsOf(const std::string& arch, const Wanted& wanted) {
   heads.recipe = wanted.recipe.empty() ? train::UsualRecipe(arch) : train::RecipeNamed(wanted.recipe);
   Change(changes.heads, heads.shape.num_heads);
   Change(changes.layers, heads.shape.num_layers);
+  Change(changes.hidden_offset, heads.shape.hidden_layer_offset);
   heads.shape.tied_blocks = !changes.untie;
   Change(changes.epochs, heads.recipe.epochs);
   Change(changes.rate, heads.recipe.peak_rate);
@@ -222,6 +234,10 @@ int TrainHeads(const std::vector<std::string>& args) {
   train::TrainHeadsOptions& options = wanted.options;
   options.stop = StopFlag();
   options.warn = [](const std::string& text) { PrintWarnings({text}); };
+  options.note = [&progress](const std::string& text) {
+    progress.Clear();
+    PrintError(EscapedName(text) + "\n");
+  };
   options.on_stage = [&progress](const std::string& stage, double share) { progress.Update(share, stage); };
   std::string words;
   options.on_progress = [&](const train::TrainProgress& now) {

@@ -10,20 +10,23 @@
 #include <memory>
 #include <utility>
 
+#include "base/free_memory.h"
 #include "base/json.h"
 #include "base/paths.h"
+#include "checkpoint/content_hash.h"
+#include "checkpoint/tensor_source.h"
 #include "draft/heads/head_stack.h"
 #include "hydrant/error.h"
 #include "kernels/cpu_features.h"
 #include "load/loaded_model.h"
 #include "tokenizer/chat/chat_template.h"
-#include "train/base_states.h"
 #include "train/data/batches.h"
 #include "train/data/segments.h"
 #include "train/data/token_data.h"
 #include "train/fit/checkpoint.h"
 #include "train/fit/head_fit.h"
 #include "train/fit/metrics.h"
+#include "train/state_source.h"
 
 namespace hydrant::train {
 namespace {
@@ -185,7 +188,7 @@ class Run {
   }
 
   void MakeFits() {
-    settings_ = {{"base", HashOf(*loaded_)},
+    settings_ = {{"base", checkpoint::HashOfFiles(checkpoint::OpenModelFolder(options_.engine.model)->files())},
                  {"data", ContentHash(data_)},
                  {"tokens", options_.tokens},
                  {"row_tokens", options_.row_tokens},
@@ -204,18 +207,46 @@ class Run {
                                                             .total_steps = steps},
                                                  loaded_->weights.config, base_));
       fits_.push_back({heads.shape.arch, owned_.back().get()});
-      wanted_.push_back(draft::WantedLayer(info, loaded_->weights.config));
+      state_of_.push_back(WantedState(draft::WantedLayer(info, loaded_->weights.config)));
       settings_["heads"].push_back({{"shape", SettingsOf(heads.shape, info)}, {"recipe", SettingsOf(heads.recipe)}});
       const std::string name = FolderNameOf(heads.shape.arch);
       report_.heads.push_back(
           {heads.shape.arch, options_.heads.size() == 1 ? options_.out : options_.out + "/" + name});
     }
-    wanted_.push_back(model::kAfterFinalNorm);
-    states_ = std::make_unique<BaseStates>(*loaded_, wanted_, options_.row_tokens);
+    final_state_ = WantedState(model::kAfterFinalNorm);
+    OpenStates();
   }
 
-  static std::string HashOf(const load::LoadedModel& loaded) {
-    return std::filesystem::path(loaded.weights.file).filename().string() + ":" + std::to_string(loaded.weights.bytes);
+  // The place of a hidden state among those that are computed.
+  size_t WantedState(int32_t layer) {
+    const auto found = std::ranges::find(wanted_, layer);
+    if (found != wanted_.end()) return static_cast<size_t>(found - wanted_.begin());
+    wanted_.push_back(layer);
+    return wanted_.size() - 1;
+  }
+
+  void OpenStates() {
+    auto base = std::make_unique<BaseStates>(*loaded_, wanted_, options_.row_tokens);
+    const int64_t hidden_size = loaded_->weights.config.hidden_size;
+    const auto numbers = static_cast<int64_t>(wanted_.size()) * hidden_size;
+    std::unique_ptr<StateCache> cache;
+    const bool is_wanted = !options_.cache.empty() || all_steps_ > order_->steps(0);
+    const uint64_t bytes = StateCache::BytesFor(order_->segments(), numbers);
+    if (is_wanted && bytes <= options_.cache_most) {
+      const Json key = {{"base", settings_["base"]}, {"data", settings_["data"]}, {"row_tokens", options_.row_tokens},
+                        {"tokens", options_.tokens}, {"seed", options_.seed},     {"states", wanted_}};
+      cache = std::make_unique<StateCache>(options_.cache.empty() ? record_ : options_.cache, base::DumpJson(key),
+                                           order_->segments(), numbers);
+      Note("hidden states: " + base::MemoryText(bytes) + " in " + cache->path() + ", there are " +
+           std::to_string(cache->num_kept()) + " of " + std::to_string(order_->segments().size()) + " texts");
+    } else if (is_wanted) {
+      Note("hidden states would take " + base::MemoryText(bytes) + ": every epoch runs the base");
+    }
+    states_ = std::make_unique<StateSource>(std::move(base), std::move(cache), hidden_size, wanted_.size());
+  }
+
+  void Note(const std::string& text) const {
+    if (options_.note) options_.note(text);
   }
 
   void Loop(Clock::time_point start) {
@@ -236,10 +267,11 @@ class Run {
   BatchTensors Gather(const Batch& batch) {
     std::vector<SegmentTokens> segments;
     std::vector<std::span<const int32_t>> texts;
-    std::vector<int32_t> rows;
+    std::vector<int32_t> rows, indices;
     for (const Row& row : batch.rows) {
       rows.push_back(static_cast<int32_t>(row.segments.size()));
       for (const int32_t index : row.segments) {
+        indices.push_back(index);
         const Segment& segment = order_->segments()[static_cast<size_t>(index)];
         const auto begin = static_cast<size_t>(segment.begin), count = static_cast<size_t>(segment.count);
         segments.push_back(
@@ -248,7 +280,7 @@ class Run {
       }
     }
     const Clock::time_point start = Clock::now();
-    states_->Compute(texts, matrices_);
+    states_->Compute(indices, texts, matrices_);
     report_.base_seconds += SecondsSince(start);
     std::vector<at::Tensor> hidden;
     for (const Matrix& matrix : matrices_) hidden.push_back(TensorOf(matrix));
@@ -257,7 +289,7 @@ class Run {
 
   void Step(int32_t epoch, const Batch& batch, Clock::time_point start) {
     const BatchTensors tensors = Gather(batch);
-    const at::Tensor& final_hidden = tensors.hidden.back();
+    const at::Tensor& final_hidden = tensors.hidden[final_state_];
     report_.tokens += tensors.size();
     ++step_;
     const bool is_logged = step_ % options_.log_every == 0 || step_ == 1 || step_ == all_steps_;
@@ -266,7 +298,7 @@ class Run {
       HeadFit& fit = *fits_[f].fit;
       if (step_ > fit.options().total_steps) continue;
       BatchTensors own = tensors;
-      own.hidden = {tensors.hidden[f]};
+      own.hidden = {tensors.hidden[state_of_[f]]};
       fit.AddGradient(own, final_hidden, step_ - 1, CountLabels(own, fit.depth()), is_logged);
       const StepFigures figures = fit.Step(step_ - 1);
       CheckFinite(fits_[f].name, figures);
@@ -326,8 +358,10 @@ class Run {
   std::unique_ptr<BatchOrder> order_;
   std::vector<std::unique_ptr<HeadFit>> owned_;
   std::vector<NamedFit> fits_;
-  std::vector<int32_t> wanted_;  // hidden states: those of each fit, then the last
-  std::unique_ptr<BaseStates> states_;
+  std::vector<int32_t> wanted_;   // hidden states
+  std::vector<size_t> state_of_;  // of each fit, among them
+  size_t final_state_ = 0;
+  std::unique_ptr<StateSource> states_;
   std::vector<Matrix> matrices_;
   std::unique_ptr<MetricsFile> metrics_;
   Json settings_;

@@ -45,12 +45,17 @@ struct TrainHeadsOptions {
   DType dtype = DType::kBF16;  // of the file
   int64_t log_every = 10;      // steps
   int64_t save_every = 200;
-  bool resume = false;   // go on where the run in `out` was
-  bool replace = false;  // begin anew where there is one
+  // Where hidden states are kept that one epoch computes and later ones read, 2 bytes a number. Runs over the same text
+  // may share a folder. Empty: in `out`, where there are several epochs.
+  std::string cache = {};
+  uint64_t cache_most = ~uint64_t{0};  // bytes; where the states take more, every epoch runs the base. 0: likewise
+  bool resume = false;                 // go on where the run in `out` was
+  bool replace = false;                // begin anew where there is one
   std::function<void(const TrainProgress& progress)> on_progress = {};
   std::function<void(const std::string& stage, double share)> on_stage = {};  // loading, reading; may throw
   std::function<void(const std::string& text)> warn = {};
-  const std::atomic<bool>* stop = nullptr;  // true: a checkpoint is written, and the run ends
+  std::function<void(const std::string& text)> note = {};  // what is going to be done: sizes, where things are kept
+  const std::atomic<bool>* stop = nullptr;                 // true: a checkpoint is written, and the run ends
 };
 
 struct TrainedHeads {
