@@ -14,14 +14,14 @@ Sequence::Sequence(const GenerationRequest& request, const SequenceSetup& setup)
     : request_(request),
       max_positions_(setup.max_positions),
       base_layers_(setup.base_layers),
-      eos_token_ids_(setup.eos_token_ids),
       cache_scope_(setup.cache_scope),
       shares_its_scope_(setup.shares_its_scope),
       drafter_(setup.drafter),
       tokens_(request.prompt_ids),
       table_(setup.pool),
       noise_(setup.kernels, request.sampling.seed, setup.vocab_size),
-      text_(setup.tokenizer, request.stop.stop),
+      end_({.stop = request.stop, .eos_token_ids = setup.eos_token_ids, .max_positions = setup.max_positions},
+           request.prompt_ids.size(), setup.tokenizer),
       has_text_(setup.tokenizer != nullptr) {
   tree_.Reset(0);
   if (request.accept.rule == AcceptRule::kRejection && request.sampling.temperature > 0) {
@@ -134,23 +134,13 @@ void Sequence::Append(int32_t token, int32_t depth, DraftSource source) {
   tokens_.push_back(token);
   output_depth_.push_back(depth);
   output_source_.push_back(source);
-  const bool is_eos = std::find(eos_token_ids_.begin(), eos_token_ids_.end(), token) != eos_token_ids_.end();
-  if (is_eos && !request_.stop.ignore_eos) {
-    text_.PushSilent();
-    Finish(FinishReason::kEos);
-  } else if (text_.Push(token)) {
-    Finish(FinishReason::kStop);
-  } else if (static_cast<int64_t>(output().size()) >= request_.stop.max_tokens) {
-    Finish(FinishReason::kLength);
-  } else if (tokens_.size() >= static_cast<size_t>(max_positions_)) {
-    Finish(FinishReason::kContext);
-  }
+  if (const std::optional<FinishReason> reason = end_.Push(token)) Finish(*reason);
 }
 
 void Sequence::Finish(FinishReason reason) {
   finished_ = true;
   result_.finish_reason = reason;
-  text_.Close();
+  end_.Close();
 }
 
 void Sequence::Cancel() {
@@ -158,12 +148,12 @@ void Sequence::Cancel() {
 }
 
 void Sequence::Emit(const EmitCallback& on_emit) {
-  const int32_t ready = text_.num_ready();
+  const int32_t ready = end_.text().num_ready();
   if (!on_emit || (finished_ && ready <= num_emitted_tokens_)) return;
   std::vector<std::string> token_text;
   std::string text;
   for (int32_t i = num_emitted_tokens_; i < ready; ++i) {
-    token_text.emplace_back(text_.token_text(i));
+    token_text.emplace_back(end_.text().token_text(i));
     text += token_text.back();
   }
   const auto first = static_cast<size_t>(num_emitted_tokens_);
@@ -189,7 +179,7 @@ GenerationResult Sequence::TakeResult() {
   result_.token_depth = output_depth_;
   result_.token_source = output_source_;
   result_.has_text = has_text_;
-  result_.text = text_.text();
+  result_.text = end_.text().text();
   return std::move(result_);
 }
 

@@ -15,7 +15,7 @@
 #include "hydrant/generation.h"
 #include "kv/kv_cache.h"
 #include "sampling/choose.h"
-#include "sequence/text_collector.h"
+#include "sequence/reply_end.h"
 #include "tree/token_tree.h"
 #include "verify/verify.h"
 
@@ -112,7 +112,6 @@ class Sequence {
   GenerationRequest request_;
   int32_t max_positions_;
   kv::LayerRange base_layers_;
-  std::vector<int32_t> eos_token_ids_;
   std::string cache_scope_;
   bool shares_its_scope_;
   const draft::Drafter* drafter_;
@@ -124,7 +123,7 @@ class Sequence {
   std::optional<sampling::NoiseCache> draws_;
   verify::Verifier verifier_;
   tree::TokenTree tree_;
-  TextCollector text_;
+  ReplyEnd end_;
   std::vector<float> scratch_;  // [V]
   std::vector<int32_t> places_;
   std::vector<int32_t> path_;        // of the root and the accepted nodes
