@@ -144,6 +144,9 @@ class Drafter {
   // Gives each sequence a tree within its budget. What a node's token is, and whether it stays, does not depend on
   // other branches or on other sequences of the call.
   virtual void Propose(std::span<ProposeInput> inputs) = 0;
+  // Do a request's penalties count the tokens on a node's path when its children are ranked? Not where all nodes of a
+  // level have the same candidates.
+  virtual bool RanksByPath() const { return true; }
   // The logits from which each next token of a path would be drafted. Drafters that have no logits give no rows.
   virtual void LogitsAlong(std::span<AlongInput> inputs);
 };

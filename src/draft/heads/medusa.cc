@@ -39,6 +39,7 @@ class IndependentHeads : public Drafter {
   uint64_t weight_bytes() const override { return heads_.bytes; }
   uint64_t bytes_read() const override { return bytes_read_; }
   bool FillsShapes() const override { return true; }
+  bool RanksByPath() const override { return false; }
 
   std::unique_ptr<DraftState> NewState(const GenerationRequest& /*request*/) const override {
     return std::make_unique<LastHidden>();
