@@ -311,7 +311,7 @@ class LevelDrafter : public Drafter {
         const Expansion& expansion = expansions[e];
         expanded_.push_back({.job = &job,
                              .number = static_cast<int32_t>(e),
-                             .token = expansion.token,
+                             .token = Known(expansion.token),
                              .above_row = static_cast<int64_t>(begin) + std::max(0, expansion.parent)});
         if (job.input == nullptr) continue;
         const auto most = static_cast<int32_t>(model_->num_logits());
