@@ -6,7 +6,9 @@
 #include <memory>
 
 #include "base/check.h"
-#include "base/nearest.h"
+#include "draft/heads/eagle_weights.h"
+#include "draft/heads/head_stack.h"
+#include "draft/heads/redrafter_weights.h"
 #include "hydrant/error.h"
 
 namespace hydrant::train {
@@ -33,13 +35,32 @@ void CheckCount(const char* what, int64_t count, int64_t least, int64_t most) {
 std::vector<checkpoint::TensorRow> RowsAt(const draft::HeadPlace& place, const draft::HeadsInfo& info,
                                           const model::ModelConfig& base, int64_t draft_rows) {
   std::vector<checkpoint::TensorRow> rows = draft::RowsOf(place, info, base, draft_rows);
-  std::erase_if(rows, [](const checkpoint::TensorRow& row) { return row.presence != checkpoint::Presence::kRequired; });
+  // EAGLE-1's fc has a bias as its authors make it.
+  const bool has_all = info.kind == &draft::kEagleKind && place.role == draft::kEagleFc && info.name == "eagle";
+  std::erase_if(rows, [&](const checkpoint::TensorRow& row) {
+    return row.presence != checkpoint::Presence::kRequired && !has_all;
+  });
   return rows;
+}
+
+// EAGLE's layer: of the base's sizes, without what its authors' code does not have.
+void DescribeLayer(const model::ModelConfig& base, draft::HeadsInfo& info) {
+  model::ModelConfig layer = base;
+  layer.num_layers = 1;
+  layer.qkv_bias = layer.o_bias = layer.mlp_bias = layer.qk_norm = false;
+  layer.sliding_window = 0;
+  info.layer = std::make_shared<const model::ModelConfig>(std::move(layer));
+  info.block_bias = false;
+  // Small bases have too few layers for the authors' rule (2, L / 2, L - 3).
+  const int64_t layers = base.num_layers;
+  info.hidden_layers = {2, layers / 2, layers - 3};
+  if (layers < 7) info.hidden_layers = {0, layers / 2, layers - 1};
+  info.hidden_layer_reading = draft::LayerReading::kInputs;
 }
 
 }  // namespace
 
-std::vector<std::string_view> ArchNames() { return {"medusa", "hydra", "hydra++"}; }
+std::vector<std::string_view> ArchNames() { return {"medusa", "hydra", "hydra++", "eagle", "eagle3", "redrafter"}; }
 
 draft::HeadsInfo DescribeHeads(const HeadShape& shape, const model::ModelConfig& base) {
   const std::vector<std::string_view> names = ArchNames();
@@ -60,7 +81,17 @@ draft::HeadsInfo DescribeHeads(const HeadShape& shape, const model::ModelConfig&
   info.tied_blocks = shape.tied_blocks && info.num_layers > (info.sequentially_dependent ? 2 : 1);
   info.rope_theta = base.rope.theta;
   info.base_model = base.name_or_path;
+  if (info.kind == &draft::kEagleKind) DescribeLayer(base, info);
   return info;
+}
+
+std::vector<int32_t> WantedLayers(const draft::HeadsInfo& info, const model::ModelConfig& base) {
+  if (info.kind == &draft::kRedrafterKind) return {model::kAfterFinalNorm};
+  if (info.kind != &draft::kEagleKind) return {draft::WantedLayer(info, base)};
+  draft::HeadsFile file;
+  file.info = info;
+  const std::unique_ptr<draft::HeadWeights> weights = info.kind->make(file, base);
+  return static_cast<const draft::EagleWeights&>(*weights).hidden_layers;
 }
 
 int64_t ParameterRow::num_elements() const {

@@ -22,8 +22,10 @@ struct HeadShape {
   int64_t hidden_layer_offset = 0;  // 0: the states after the final norm; n: the n-th last hidden states
 };
 
-// "medusa", "hydra", "hydra++".
+// "medusa", "hydra", "hydra++", "eagle", "eagle3", "redrafter".
 std::vector<std::string_view> ArchNames();
+// The hidden states that they read, as Drafter::WantedLayers counts them.
+std::vector<int32_t> WantedLayers(const draft::HeadsInfo& info, const model::ModelConfig& base);
 
 // Heads of that shape for a base. Throws UserError for an unknown arch, or a shape that it does not have.
 draft::HeadsInfo DescribeHeads(const HeadShape& shape, const model::ModelConfig& base);

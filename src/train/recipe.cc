@@ -45,14 +45,62 @@ Recipe HydraPlusPlusRepo() {
   return recipe;
 }
 
+// SafeAILab/EAGLE, train/main.py: the base's distribution a tenth as much as the distance to its hidden states. The
+// schedule there is linear, and its clipping is by value.
+Recipe EagleOne() {
+  Recipe recipe;
+  recipe.name = "eagle-1";
+  recipe.label_weight = 0;
+  recipe.teacher_weight = 0.1;
+  recipe.reconstruction_weight = 1;
+  recipe.peak_rate = 3e-5;
+  recipe.warmup_steps = 2000;
+  recipe.beta2 = 0.95;
+  recipe.clip = 0.5;
+  recipe.epochs = 20;
+  recipe.num_passes = 1;
+  return recipe;
+}
+
+// SafeAILab/EAGLE, traineagle3: seven passes over the layer's own outputs, 0.8^i, the base's distribution alone.
+Recipe EagleThree() {
+  Recipe recipe;
+  recipe.name = "eagle-3";
+  recipe.label_weight = 0;
+  recipe.teacher_weight = 1;
+  recipe.head_decay = 0.8;
+  recipe.peak_rate = 5e-5;
+  recipe.warmup_steps = 2000;
+  recipe.beta2 = 0.95;
+  recipe.clip = 0.5;
+  recipe.epochs = 40;
+  recipe.num_passes = 7;
+  return recipe;
+}
+
+// apple/ml-recurrent-drafter, cmd/train.py: hard labels of five tokens.
+Recipe Redrafter() {
+  Recipe recipe;
+  recipe.name = "redrafter";
+  recipe.num_passes = 5;
+  return recipe;
+}
+
 struct Entry {
   std::string_view name;
   Recipe (*make)();
 };
 constexpr Entry kRecipes[] = {
-    {"medusa-1", Medusa}, {"hydra", Hydra}, {"hydra++", HydraPlusPlus}, {"hydra++-repo", HydraPlusPlusRepo}};
+    {"medusa-1", Medusa},  {"hydra", Hydra},        {"hydra++", HydraPlusPlus}, {"hydra++-repo", HydraPlusPlusRepo},
+    {"eagle-1", EagleOne}, {"eagle-3", EagleThree}, {"redrafter", Redrafter}};
 
 }  // namespace
+
+std::string Listed(const std::vector<std::string_view>& names) {
+  std::string list;
+  for (const std::string_view name : names) list += (list.empty() ? "" : ", ") + std::string(name);
+  return list;
+}
 
 std::vector<std::string_view> RecipeNames() {
   std::vector<std::string_view> names;
@@ -64,11 +112,15 @@ Recipe RecipeNamed(std::string_view name) {
   const auto* found = std::ranges::find(kRecipes, name, &Entry::name);
   if (found != std::end(kRecipes)) return found->make();
   const std::string nearest = base::Nearest(name, RecipeNames());
-  throw UserError(
-      "there is no recipe '" + std::string(name) + "'",
-      nearest.empty() ? "recipes: medusa-1, hydra, hydra++, hydra++-repo" : "did you mean '" + nearest + "'?");
+  throw UserError("there is no recipe '" + std::string(name) + "'",
+                  nearest.empty() ? "recipes: " + Listed(RecipeNames()) : "did you mean '" + nearest + "'?");
 }
 
-Recipe UsualRecipe(std::string_view arch) { return RecipeNamed(arch == "medusa" ? "medusa-1" : arch); }
+Recipe UsualRecipe(std::string_view arch) {
+  if (arch == "medusa") return Medusa();
+  if (arch == "eagle") return EagleOne();
+  if (arch == "eagle3") return EagleThree();
+  return RecipeNamed(arch);
+}
 
 }  // namespace hydrant::train

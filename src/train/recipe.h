@@ -29,10 +29,11 @@ struct Recipe {
   double clip = 1;  // largest norm of the gradient; 0: any
   int32_t epochs = 1;
 
-  int32_t num_layers = 0;  // 0: as published
+  // Of networks that go on token by token: passes that are trained. 0: the heads are counted.
+  int32_t num_passes = 0;
 };
 
-// "medusa-1", "hydra", "hydra++", "hydra++-repo".
+// "medusa-1", "hydra", "hydra++", "hydra++-repo", "eagle-1", "eagle-3", "redrafter".
 std::vector<std::string_view> RecipeNames();
 // Throws UserError for an unknown name, with the nearest one.
 Recipe RecipeNamed(std::string_view name);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/write_heads.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -37,8 +39,56 @@ TensorView ViewOf(const TrainedTensor& tensor, DType dtype) {
   return view;
 }
 
-Json ConfigOf(const draft::HeadsInfo& info, const WriteHeadsOptions& options) {
+// 1e-05 rather than 9.999999747378752e-06.
+double ShortDouble(float value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6g", static_cast<double>(value));
+  return std::strtod(text, nullptr);
+}
+
+// EAGLE's is the config of a Llama model with one layer.
+Json EagleConfig(const draft::HeadsInfo& info, const model::ModelConfig& base) {
+  const bool is_third = info.shared_lm_head;
+  const model::ModelConfig& layer = *info.layer;
+  Json config = {{"architectures", {is_third ? "LlamaForCausalLMEagle3" : "LlamaForCausalLMEagle"}},
+                 {"model_type", "llama"},
+                 {"vocab_size", layer.vocab_size},
+                 {"hidden_size", layer.hidden_size},
+                 {"intermediate_size", layer.intermediate_size},
+                 {"num_hidden_layers", 1},
+                 {"num_attention_heads", layer.num_heads},
+                 {"num_key_value_heads", layer.num_kv_heads},
+                 {"head_dim", layer.head_dim},
+                 {"hidden_act", "silu"},
+                 {"max_position_embeddings", layer.max_positions},
+                 {"rms_norm_eps", ShortDouble(layer.rms_norm_eps)},
+                 {"rope_theta", layer.rope.theta},
+                 {"tie_word_embeddings", false}};
+  // What a base's config says of rope scaling holds for the layer, too.
+  const Json source = base.file.empty() ? Json() : base::ReadJsonFile(base.file);
+  if (source.contains("rope_scaling")) config["rope_scaling"] = source["rope_scaling"];
+  if (!is_third) {
+    config["bias"] = true;
+    return config;
+  }
+  config["draft_vocab_size"] = layer.vocab_size;
+  config["eagle_aux_hidden_state_layer_ids"] = info.hidden_layers;
+  config["eagle_aux_hidden_state_layer_ids_are"] = "inputs";
+  return config;
+}
+
+Json RedrafterConfig(const draft::HeadsInfo& info, const model::ModelConfig& base) {
+  return {{"vocab_size", base.vocab_size},
+          {"hidden_size", base.hidden_size},
+          {"exit_dim", info.exit_size > 0 ? info.exit_size : 2 * base.hidden_size},
+          {"num_draft_layers", info.num_layers},
+          {"rnn", info.is_recurrent}};
+}
+
+Json ConfigOf(const draft::HeadsInfo& info, const model::ModelConfig& base, const WriteHeadsOptions& options) {
   const std::string kind = info.kind->name;
+  if (kind == "eagle") return EagleConfig(info, base);
+  if (kind == "redrafter") return RedrafterConfig(info, base);
   Json config = {{kind + "_num_heads", info.num_heads}, {kind + "_num_layers", info.num_layers}};
   if (!options.base.empty()) config["base_model_name_or_path"] = options.base;
   if (kind != "hydra") return config;
@@ -48,6 +98,12 @@ Json ConfigOf(const draft::HeadsInfo& info, const WriteHeadsOptions& options) {
   constexpr double kPublishedTheta = 10000;
   if (info.rope_theta != kPublishedTheta) config["hydra_ext"] = {{"version", 1}, {"rope_theta", info.rope_theta}};
   return config;
+}
+
+std::string FileNameOf(const draft::HeadsInfo& info, bool is_torch) {
+  const std::string kind = info.kind->name;
+  if (kind == "eagle" || kind == "redrafter") return is_torch ? "pytorch_model.bin" : "model.safetensors";
+  return kind + "_lm_head" + (is_torch ? ".pt" : ".safetensors");
 }
 
 void WriteText(const std::string& path, const std::string& text) {
@@ -84,20 +140,20 @@ void WriteAsSafetensors(const std::string& path, std::span<const TrainedTensor> 
 
 }  // namespace
 
-std::string WriteHeads(const draft::HeadsInfo& info, std::span<const TrainedTensor> tensors,
-                       const WriteHeadsOptions& options) {
+std::string WriteHeads(const draft::HeadsInfo& info, const model::ModelConfig& base,
+                       std::span<const TrainedTensor> tensors, const WriteHeadsOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(options.folder, error);
   if (error) throw FileError(options.folder, "cannot be made: " + error.message());
   const bool is_torch = options.file == HeadFile::kTorch;
-  std::string name = std::string(info.kind->name) + "_lm_head" + (is_torch ? ".pt" : ".safetensors");
+  std::string name = FileNameOf(info, is_torch);
   const std::string path = options.folder + "/" + name;
   if (is_torch) {
     WriteAsTorch(path, tensors, options.dtype);
   } else {
     WriteAsSafetensors(path, tensors, options.dtype);
   }
-  WriteText(options.folder + "/config.json", ConfigOf(info, options).dump(2) + "\n");
+  WriteText(options.folder + "/config.json", ConfigOf(info, base, options).dump(2) + "\n");
   return name;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "draft/heads/head_tensors.h"
+#include "model/model_config.h"
 #include "tensor/dtype.h"
 
 namespace hydrant::train {
@@ -29,7 +30,7 @@ struct WriteHeadsOptions {
 };
 
 // Returns the name of the file of tensors. Throws FileError.
-std::string WriteHeads(const draft::HeadsInfo& info, std::span<const TrainedTensor> tensors,
-                       const WriteHeadsOptions& options);
+std::string WriteHeads(const draft::HeadsInfo& info, const model::ModelConfig& base,
+                       std::span<const TrainedTensor> tensors, const WriteHeadsOptions& options);
 
 }  // namespace hydrant::train

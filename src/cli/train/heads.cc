@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 3> kTypes = {"bf16", "f16", "f32"};
 
 // What flags say of every kind of heads; unset: as the recipe has it.
 struct Changes {
-  std::optional<int64_t> heads, layers, hidden_offset, epochs, warmup_steps;
+  std::optional<int64_t> heads, layers, hidden_offset, passes, epochs, warmup_steps;
   std::optional<double> rate, final_factor, weight_decay, dropout, noise, label, teacher, decay, reconstruction, clip;
   bool untie = false;
 };
@@ -67,7 +67,7 @@ void AddDataFlags(FlagSet& flags, Wanted& wanted) {
   train::TrainHeadsOptions& options = wanted.options;
   flags.Value(
       "--arch", "LIST", [&wanted](const std::string& value) { wanted.archs = ListItems(value); },
-      "Kinds of heads, with commas between: medusa, hydra, hydra++");
+      "Kinds of heads, with commas between: medusa, hydra, hydra++, eagle, eagle3, redrafter");
   flags.Text("--base", "DIR", &options.engine.model, "The base model, in Hugging Face layout, of floats");
   flags.Repeated(
       "--data", "FILE", [&options](const std::string& value) { options.data.push_back(value); },
@@ -100,8 +100,9 @@ void AddDataFlags(FlagSet& flags, Wanted& wanted) {
 void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
   Changes& changes = wanted.changes;
   flags.Group("How they are trained (default: --recipe)");
-  flags.Text("--recipe", "NAME", &wanted.recipe,
-             "medusa-1, hydra, hydra++ (paper) or hydra++-repo; default: the one of each kind");
+  flags.Text(
+      "--recipe", "NAME", &wanted.recipe,
+      "medusa-1, hydra, hydra++ (paper), hydra++-repo, eagle-1, eagle-3 or redrafter; default: the one of each kind");
   flags.Value("--heads", "K", IntegerInto("--heads", 1, 64, &changes.heads), "Heads (default 4)");
   flags.Value("--layers", "L", IntegerInto("--layers", 1, 16, &changes.layers),
               "Blocks of a head, the input block included (default: 1, of hydra++ 4)");
@@ -109,6 +110,8 @@ void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
               "Read the N-th last hidden states of the base; 0: those after the final norm (default 0)");
   flags.Switch("--untie-layers", &changes.untie,
                "Blocks behind the first have weights of their own (default: one block, as in released heads)");
+  flags.Value("--passes", "N", IntegerInto("--passes", 1, 64, &changes.passes),
+              "Of eagle, eagle3 and redrafter: tokens ahead that are trained (default 1, 7 and 5)");
   flags.Value("--epochs", "N", IntegerInto("--epochs", 1, 10000, &changes.epochs), "Times over the text");
   flags.Value("--lr", "X", NumberInto("--lr", 0, 10, &changes.rate), "Peak learning rate");
   flags.Value("--warmup-steps", "N", IntegerInto("--warmup-steps", 0, 1 << 30, &changes.warmup_steps),
@@ -185,6 +188,7 @@ train::HeadsToTrain HeadsOf(const std::string& arch, const Wanted& wanted) {
   Change(changes.layers, heads.shape.num_layers);
   Change(changes.hidden_offset, heads.shape.hidden_layer_offset);
   heads.shape.tied_blocks = !changes.untie;
+  if (heads.recipe.num_passes > 0) Change(changes.passes, heads.recipe.num_passes);
   Change(changes.epochs, heads.recipe.epochs);
   Change(changes.rate, heads.recipe.peak_rate);
   Change(changes.warmup_steps, heads.recipe.warmup_steps);
@@ -211,9 +215,9 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
       throw UserError(fmt::format("{} is missing", flag), "'hydrant train heads --help' explains");
   }
   CheckFolders(wanted.options.engine);
-  constexpr std::array<std::string_view, 3> kArchs = {"medusa", "hydra", "hydra++"};
+  const std::vector<std::string_view> archs = train::ArchNames();
   for (const std::string& arch : wanted.archs) {
-    wanted.options.heads.push_back(HeadsOf(ParseChoice("--arch", arch, kArchs), wanted));
+    wanted.options.heads.push_back(HeadsOf(ParseChoice("--arch", arch, archs), wanted));
   }
   return true;
 }

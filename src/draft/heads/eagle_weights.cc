@@ -17,10 +17,7 @@ namespace {
 
 using checkpoint::ShardAxis;
 
-constexpr std::string_view kQuery = "q", kKey = "k", kValue = "v", kOutput = "o";
-constexpr std::string_view kGate = "gate", kUp = "up", kDown = "down";
-constexpr std::string_view kInputNorm = "input_norm", kHiddenNorm = "hidden_norm", kPostNorm = "post_norm",
-                           kNorm = "norm";
+using namespace eagle;  // roles
 constexpr const char* kIdsKey = "eagle_aux_hidden_state_layer_ids";
 constexpr const char* kReadingKey = "eagle_aux_hidden_state_layer_ids_are";  // ours: settles what the numbers mean
 

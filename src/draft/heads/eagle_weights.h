@@ -21,6 +21,14 @@ extern const HeadKind kEagleKind;
 // (hydra_weights.h).
 inline constexpr std::string_view kEagleFc = "fc", kEagleLayer = "layer";
 
+// The roles of EAGLE's own layouts, beside kEagleFc and the lm heads.
+namespace eagle {
+inline constexpr std::string_view kQuery = "q", kKey = "k", kValue = "v", kOutput = "o";
+inline constexpr std::string_view kGate = "gate", kUp = "up", kDown = "down";
+inline constexpr std::string_view kInputNorm = "input_norm", kHiddenNorm = "hidden_norm", kPostNorm = "post_norm",
+                                  kNorm = "norm";
+}  // namespace eagle
+
 class EagleWeights : public HeadWeights {
  public:
   explicit EagleWeights(const HeadsInfo& heads) { info = heads; }

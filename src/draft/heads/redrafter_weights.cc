@@ -15,7 +15,7 @@ namespace {
 
 using checkpoint::ShardAxis;
 
-constexpr std::string_view kToken = "token", kState = "state", kProjection = "projection";
+using namespace redrafter;  // roles
 constexpr int64_t kMostLayers = 64, kMostColumns = int64_t{1} << 24;
 
 constexpr HeadTensor Matrix(std::string_view role, const char* name, Size outputs, Size inputs, Bias bias) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "draft/heads/head_kind.h"
@@ -14,6 +15,11 @@ namespace hydrant::draft {
 
 // apple/ml-recurrent-drafter, recurrent_drafting/modeling_drafter.py
 extern const HeadKind kRedrafterKind;
+
+// The roles of its layouts, beside kBlock and kLmHead.
+namespace redrafter {
+inline constexpr std::string_view kToken = "token", kState = "state", kProjection = "projection";
+}  // namespace redrafter
 
 class RedrafterWeights : public HeadWeights {
  public:

@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "draft/heads/redrafter_weights.h"
+#include "hydrant/error.h"
 #include "train/data/random.h"
 
 namespace hydrant::train {
@@ -44,8 +46,17 @@ HeadFit::HeadFit(FitOptions options, const model::ModelConfig& config, const Bas
                  .warmup_steps = options_.recipe.warmup_steps,
                  .total_steps = options_.total_steps,
                  .final_factor = options_.recipe.final_factor}) {
+  if (options_.info.kind == &draft::kRedrafterKind && options_.recipe.reconstruction_weight != 0) {
+    throw UserError(
+        "Recipe::reconstruction_weight is for heads whose states are as wide as the base's, and those of "
+        "redrafter are not");
+  }
   at::Generator random = GeneratorFor(options_.seed, kForStart);
   network_ = MakeNetwork(options_.info, config, base, parameters_, random);
+}
+
+int32_t HeadFit::depth() const {
+  return options_.recipe.num_passes > 0 ? options_.recipe.num_passes : options_.info.num_heads;
 }
 
 LossOptions HeadFit::LossOf(const std::vector<double>& counts, bool with_gradient, bool with_agreement) const {
@@ -67,7 +78,7 @@ void HeadFit::AddGradient(const BatchTensors& batch, const at::Tensor& final_hid
                          .noise_alpha = options_.recipe.noise_alpha,
                          .is_training = true,
                          .random = &random};
-  std::vector<at::Tensor> states = network_->States(batch, pass);
+  std::vector<at::Tensor> states = network_->States(batch, pass, depth());
   LossResult result =
       LmLoss(*network_, states, batch, final_hidden, base_->lm_head, LossOf(counts, true, with_agreement));
   if (options_.recipe.reconstruction_weight != 0) {
@@ -112,7 +123,7 @@ StepFigures HeadFit::Step(int64_t step) {
 
 LossResult HeadFit::Evaluate(const BatchTensors& batch, const at::Tensor& final_hidden) const {
   at::NoGradGuard no_grad;
-  const std::vector<at::Tensor> states = network_->States(batch, {.precision = options_.precision});
+  const std::vector<at::Tensor> states = network_->States(batch, {.precision = options_.precision}, depth());
   LossResult result = LmLoss(*network_, states, batch, final_hidden, base_->lm_head, LossOf({}, false, true));
   if (options_.recipe.reconstruction_weight != 0) {
     result.loss += Reconstruction(states, batch, final_hidden, CountLabels(batch, depth())).item<double>();
@@ -122,7 +133,7 @@ LossResult HeadFit::Evaluate(const BatchTensors& batch, const at::Tensor& final_
 
 at::Tensor HeadFit::Logits(const BatchTensors& batch, int32_t head) const {
   at::NoGradGuard no_grad;
-  const std::vector<at::Tensor> states = network_->States(batch, {.precision = options_.precision});
+  const std::vector<at::Tensor> states = network_->States(batch, {.precision = options_.precision}, head + 1);
   const LmHead lm_head = network_->HeadAt(head);
   return Product(states[static_cast<size_t>(head)], lm_head.weight, lm_head.bias, options_.precision);
 }

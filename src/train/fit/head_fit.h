@@ -48,13 +48,14 @@ class HeadFit {
   StepFigures Step(int64_t step);
   // The loss without a gradient, dropout or noise.
   LossResult Evaluate(const BatchTensors& batch, const at::Tensor& final_hidden) const;
-  // Logits [N, V] of head i at every position.
+  // Logits [N, V] of head i at every position; of a network that goes on token by token, i tokens below it.
   at::Tensor Logits(const BatchTensors& batch, int32_t head) const;
 
   const FitOptions& options() const { return options_; }
   Parameters& parameters() { return parameters_; }
   AdamW& optimizer() { return optimizer_; }
-  int32_t depth() const { return network_->depth(); }
+  // Tokens that it learns to predict at a position.
+  int32_t depth() const;
   // Views of the parameters as they are now.
   std::vector<TrainedTensor> Tensors() const;
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/json.h"
-#include "draft/heads/head_stack.h"
 #include "eval/logits.h"
 #include "load/loaded_model.h"
 #include "tests/test_data.h"
@@ -20,7 +19,8 @@
 namespace hydrant::train::head_fit_test {
 namespace {
 
-constexpr int32_t kHeads = 3;
+constexpr int32_t kHeads = 3;  // or passes
+constexpr const char* kArchs[] = {"medusa", "hydra", "hydra++", "eagle", "eagle3", "redrafter"};
 
 struct Base {
   explicit Base(const std::string& draft = "") {
@@ -42,11 +42,18 @@ std::vector<int32_t> SomeTokens(int32_t count, int32_t seed) {
   return tokens;
 }
 
+struct Sample {
+  BatchTensors batch;
+  at::Tensor final_hidden;
+};
+
 // Segments of these texts, all rows with `per_row` of them; the first two tokens of the first text are not learned.
-BatchTensors MakeBatch(Base& base, const draft::HeadsInfo& info, const std::vector<std::vector<int32_t>>& texts,
-                       std::vector<int32_t> rows) {
+Sample MakeBatch(Base& base, const draft::HeadsInfo& info, const std::vector<std::vector<int32_t>>& texts,
+                 std::vector<int32_t> rows) {
   std::vector<std::span<const int32_t>> spans(texts.begin(), texts.end());
-  BaseStates states(*base.loaded, {draft::WantedLayer(info, base.loaded->weights.config), model::kAfterFinalNorm}, 64);
+  std::vector<int32_t> wanted = WantedLayers(info, base.loaded->weights.config);
+  wanted.push_back(model::kAfterFinalNorm);
+  BaseStates states(*base.loaded, wanted, 64);
   std::vector<Matrix> matrices;
   states.Compute(spans, matrices);
   std::vector<std::vector<uint8_t>> learned;
@@ -54,7 +61,11 @@ BatchTensors MakeBatch(Base& base, const draft::HeadsInfo& info, const std::vect
   learned.front()[5] = 0;
   std::vector<SegmentTokens> segments;
   for (size_t t = 0; t < texts.size(); ++t) segments.push_back({texts[t], learned[t]});
-  return MakeBatchTensors(segments, rows, {TensorOf(matrices[0]), TensorOf(matrices[1])});
+  std::vector<at::Tensor> hidden;
+  for (const Matrix& matrix : matrices) hidden.push_back(TensorOf(matrix));
+  const at::Tensor final_hidden = hidden.back();
+  hidden.pop_back();
+  return {.batch = MakeBatchTensors(segments, rows, std::move(hidden)), .final_hidden = final_hidden};
 }
 
 Recipe PlainRecipe() {
@@ -63,13 +74,20 @@ Recipe PlainRecipe() {
   return recipe;
 }
 
+Recipe WithPasses(Recipe recipe, int32_t passes) {
+  recipe.num_passes = passes;
+  return recipe;
+}
+
 // Values that are no longer those of the start, where many are zeros and gradients vanish.
 std::unique_ptr<HeadFit> StirredFit(Base& base, const std::string& arch, const Recipe& recipe, int32_t layers = 0) {
-  const HeadShape shape{.arch = arch, .num_heads = kHeads, .num_layers = layers};
-  auto fit = std::make_unique<HeadFit>(
-      FitOptions{
-          .info = DescribeHeads(shape, base.loaded->weights.config), .recipe = recipe, .seed = 7, .total_steps = 10},
-      base.loaded->weights.config, base.tensors);
+  const bool is_counted = arch == "medusa" || arch.starts_with("hydra");
+  const HeadShape shape{.arch = arch, .num_heads = is_counted ? kHeads : 0, .num_layers = is_counted ? layers : 0};
+  auto fit = std::make_unique<HeadFit>(FitOptions{.info = DescribeHeads(shape, base.loaded->weights.config),
+                                                  .recipe = WithPasses(recipe, is_counted ? 0 : kHeads),
+                                                  .seed = 7,
+                                                  .total_steps = 10},
+                                       base.loaded->weights.config, base.tensors);
   at::manual_seed(3);
   fit->parameters().values().add_(at::randn({fit->parameters().size()}), 0.05);
   return fit;
@@ -78,9 +96,8 @@ std::unique_ptr<HeadFit> StirredFit(Base& base, const std::string& arch, const R
 // The slope of the loss along a direction of one tensor, by differences and by the gradient.
 void CheckGradients(Base& base, const std::string& arch, const Recipe& recipe) {
   const std::unique_ptr<HeadFit> fit = StirredFit(base, arch, recipe);
-  const BatchTensors batch =
+  const auto [batch, final_hidden] =
       MakeBatch(base, fit->options().info, {SomeTokens(17, 1), SomeTokens(9, 2), SomeTokens(12, 3)}, {1, 2});
-  const at::Tensor& final_hidden = batch.hidden.back();
   fit->AddGradient(batch, final_hidden, 0, CountLabels(batch, kHeads), false);
   const at::Tensor gradients = fit->parameters().gradients().clone();
   at::Tensor values = fit->parameters().values();
@@ -109,20 +126,24 @@ TEST(HeadFit, GradientsAreTheSlopesOfTheLoss) {
   Base base;
   Recipe recipe = PlainRecipe();
   recipe.head_decay = 0.8;
-  for (const char* arch : {"medusa", "hydra", "hydra++"}) CheckGradients(base, arch, recipe);
+  for (const char* arch : kArchs) CheckGradients(base, arch, recipe);
   recipe.label_weight = 0.25;
   recipe.teacher_weight = 0.5;
+  for (const char* arch : kArchs) {
+    recipe.reconstruction_weight = std::string(arch) == "redrafter" ? 0 : 0.3;
+    CheckGradients(base, arch, recipe);
+  }
   recipe.reconstruction_weight = 0.3;
-  for (const char* arch : {"medusa", "hydra", "hydra++"}) CheckGradients(base, arch, recipe);
+  EXPECT_THROW(StirredFit(base, "redrafter", recipe), UserError);
 }
 
 TEST(HeadFit, LogitsAreThoseOfTheDrafterOnTheWrittenFiles) {
-  for (const char* arch : {"medusa", "hydra", "hydra++"}) {
+  for (const char* arch : kArchs) {
     for (const HeadFile file : {HeadFile::kTorch, HeadFile::kSafetensors}) {
       test::TempDir dir;
       Base base;
       const std::unique_ptr<HeadFit> fit = StirredFit(base, arch, PlainRecipe(), 4);
-      WriteHeads(fit->options().info, fit->Tensors(),
+      WriteHeads(fit->options().info, base.loaded->weights.config, fit->Tensors(),
                  {.folder = dir.path(), .file = file, .dtype = DType::kF32, .base = "base_mha"});
       Base drafting(dir.path());
       for (const int32_t length : {1, 2, 20, 40}) {
@@ -133,7 +154,7 @@ TEST(HeadFit, LogitsAreThoseOfTheDrafterOnTheWrittenFiles) {
         text.insert(text.end(), path.begin(), path.end());
         text.push_back(3);
         // A shorter text shares the row, and must not be seen.
-        const BatchTensors batch = MakeBatch(base, fit->options().info, {SomeTokens(7, 1), text}, {2});
+        const auto [batch, final_hidden] = MakeBatch(base, fit->options().info, {SomeTokens(7, 1), text}, {2});
         for (int32_t i = 0; i < kHeads; ++i) {
           const at::Tensor row = fit->Logits(batch, i)[7 + length - 1].contiguous();
           const float* logits = row.data_ptr<float>();
@@ -156,9 +177,10 @@ TEST(HeadFit, GoesOnFromACheckpointBitForBit) {
   test::TempDir dir;
   const std::string file = dir.path() + "/checkpoint.safetensors";
   const auto steps = [&](HeadFit& fit, int64_t first, int64_t last) {
-    const BatchTensors batch = MakeBatch(base, fit.options().info, {SomeTokens(17, 1), SomeTokens(9, 2)}, {1, 1});
+    const auto [batch, final_hidden] =
+        MakeBatch(base, fit.options().info, {SomeTokens(17, 1), SomeTokens(9, 2)}, {1, 1});
     for (int64_t step = first; step < last; ++step) {
-      fit.AddGradient(batch, batch.hidden.back(), step, CountLabels(batch, kHeads), false);
+      fit.AddGradient(batch, final_hidden, step, CountLabels(batch, kHeads), false);
       fit.Step(step);
     }
   };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "model/layer.h"
 
@@ -20,57 +21,79 @@ at::Tensor Rotated(const at::Tensor& x, const at::Tensor& cos, const at::Tensor&
 
 }  // namespace
 
-LlamaLayer::LlamaLayer(const model::ModelConfig& config, const std::string& prefix, Parameters& parameters,
+LlamaLayer::LlamaLayer(const model::ModelConfig& config, const LayerNames& names, Parameters& parameters,
                        at::Generator& random)
     : config_(config) {
   at::NoGradGuard no_grad;
-  const auto matrix = [&](const char* name) {
-    at::Tensor tensor = parameters.Get(prefix + name + ".weight");
+  const auto matrix = [&](const std::string& name) {
+    at::Tensor tensor = parameters.Get(name + ".weight");
     tensor.normal_(0, kInitDeviation, random);
     return tensor;
   };
-  const auto norm = [&](const char* name) {
-    at::Tensor tensor = parameters.Get(prefix + name + ".weight");
+  const auto norm = [&](const std::string& name) {
+    if (name.empty()) return at::Tensor();
+    at::Tensor tensor = parameters.Get(name + ".weight");
     tensor.fill_(1);
     return tensor;
   };
-  input_norm_ = norm("input_layernorm");
-  post_norm_ = norm("post_attention_layernorm");
-  q_ = matrix("self_attn.q_proj");
-  k_ = matrix("self_attn.k_proj");
-  v_ = matrix("self_attn.v_proj");
-  o_ = matrix("self_attn.o_proj");
-  gate_ = matrix("mlp.gate_proj");
-  up_ = matrix("mlp.up_proj");
-  down_ = matrix("mlp.down_proj");
+  input_norm_ = norm(names.input_norm);
+  post_norm_ = norm(names.post_norm);
+  q_ = matrix(names.q);
+  k_ = matrix(names.k);
+  v_ = matrix(names.v);
+  o_ = matrix(names.o);
+  gate_ = matrix(names.gate);
+  up_ = matrix(names.up);
+  down_ = matrix(names.down);
   const std::vector<float> inv_freq = model::InverseFrequencies(config_.rope, config_.head_dim);
   inv_freq_ = at::empty({static_cast<int64_t>(inv_freq.size())});
   std::copy(inv_freq.begin(), inv_freq.end(), inv_freq_.data_ptr<float>());
 }
 
 at::Tensor LlamaLayer::Run(const at::Tensor& x, const BatchTensors& batch, Precision precision) const {
-  const at::Tensor attended = x + Attend(RmsNorm(x, input_norm_, config_.rms_norm_eps), batch, precision);
-  const at::Tensor normed = RmsNorm(attended, post_norm_, config_.rms_norm_eps);
-  const at::Tensor inner = at::silu(Product(normed, gate_, {}, precision)) * Product(normed, up_, {}, precision);
-  return attended + Product(inner, down_, {}, precision);
+  Past past;
+  const at::Tensor attended = input_norm_.defined() ? RmsNorm(x, input_norm_, config_.rms_norm_eps) : x;
+  return Run(x, attended, batch, 0, past, precision);
 }
 
-at::Tensor LlamaLayer::Attend(const at::Tensor& x, const BatchTensors& batch, Precision precision) const {
+at::Tensor LlamaLayer::Run(const at::Tensor& residual, const at::Tensor& attended, const BatchTensors& batch,
+                           int64_t ahead, Past& past, Precision precision) const {
   const int64_t heads = config_.num_heads, kv_heads = config_.num_kv_heads, dim = config_.head_dim;
   const RowLayout& rows = batch.rows;
-  const at::Tensor angle = batch.position.to(at::kFloat).unsqueeze(1) * inv_freq_;  // [N, Dh / 2]
+  const at::Tensor angle = (batch.position + ahead).to(at::kFloat).unsqueeze(1) * inv_freq_;  // [N, Dh / 2]
   const at::Tensor cos = angle.cos().unsqueeze(1), sin = angle.sin().unsqueeze(1);
   const auto split = [&](const at::Tensor& weight, int64_t count, bool rotate) {
-    at::Tensor parts = Product(x, weight, {}, precision).view({batch.size(), count, dim});
+    at::Tensor parts = Product(attended, weight, {}, precision).view({batch.size(), count, dim});
     if (rotate) parts = Rotated(parts, cos, sin);
     at::Tensor padded = ToRows(rows, parts.reshape({batch.size(), count * dim}));
     padded = padded.view({rows.num_rows, rows.length, count, dim}).transpose(1, 2);  // [B, heads, T, Dh]
     return count == heads ? padded : padded.repeat_interleave(heads / count, 1);
   };
-  const at::Tensor q = split(q_, heads, true), k = split(k_, kv_heads, true), v = split(v_, kv_heads, false);
-  const at::Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(dim)) + rows.mask;
-  const at::Tensor mixed = at::matmul(at::softmax(scores, -1), v).transpose(1, 2);
-  return Product(ToFlat(rows, mixed.reshape({rows.num_rows, rows.length, heads * dim})), o_, {}, precision);
+  const at::Tensor q = split(q_, heads, true);
+  Keys keys{.k = split(k_, kv_heads, true), .v = split(v_, kv_heads, false)};
+  if (past.first.k.defined()) {
+    past.own.push_back(std::move(keys));
+  } else {
+    past.first = std::move(keys);
+  }
+  const at::Tensor x = residual + Product(Mix(q, past, rows), o_, {}, precision);
+  const at::Tensor normed = RmsNorm(x, post_norm_, config_.rms_norm_eps);
+  const at::Tensor inner = at::silu(Product(normed, gate_, {}, precision)) * Product(normed, up_, {}, precision);
+  return x + Product(inner, down_, {}, precision);
+}
+
+// Softmax attention of q over the text and over the position's own later rows, [N, heads * Dh].
+at::Tensor LlamaLayer::Mix(const at::Tensor& q, const Past& past, const RowLayout& rows) const {
+  const double scale = 1 / std::sqrt(static_cast<double>(config_.head_dim));
+  std::vector<at::Tensor> scores = {at::matmul(q, past.first.k.transpose(2, 3)) * scale + rows.mask};
+  for (const Keys& keys : past.own) scores.push_back((q * keys.k).sum(-1, /*keepdim=*/true) * scale);
+  const at::Tensor weights = at::softmax(past.own.empty() ? scores.front() : at::cat(scores, 3), -1);
+  at::Tensor mixed = at::matmul(weights.narrow(3, 0, rows.length), past.first.v);
+  for (size_t i = 0; i < past.own.size(); ++i) {
+    mixed = mixed + weights.narrow(3, rows.length + static_cast<int64_t>(i), 1) * past.own[i].v;
+  }
+  const int64_t width = config_.num_heads * config_.head_dim;
+  return ToFlat(rows, mixed.transpose(1, 2).reshape({rows.num_rows, rows.length, width}));
 }
 
 }  // namespace hydrant::train

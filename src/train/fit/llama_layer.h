@@ -5,24 +5,45 @@
 #include <ATen/ATen.h>
 
 #include <string>
+#include <vector>
 
 #include "model/model_config.h"
 #include "train/fit/network.h"
 
 namespace hydrant::train {
 
+// What a file calls the layer's tensors, without ".weight". Empty: the layer has no such norm.
+struct LayerNames {
+  std::string input_norm, post_norm, q, k, v, o, gate, up, down;
+};
+
 class LlamaLayer {
  public:
-  // `prefix`: what its tensors' names begin with. `parameters` must outlive it. Matrices start as normal draws of the
-  // standard deviation 0.02 (Hugging Face's initializer_range), norms as ones.
-  LlamaLayer(const model::ModelConfig& config, const std::string& prefix, Parameters& parameters,
-             at::Generator& random);
+  // `parameters` must outlive it. Matrices start as normal draws of the standard deviation 0.02 (Hugging Face's
+  // initializer_range), norms as ones.
+  LlamaLayer(const model::ModelConfig& config, const LayerNames& names, Parameters& parameters, at::Generator& random);
 
-  // x [N, D] by positions, to the layer's output [N, D].
+  // Keys and values of every position, as rows: [num_rows, heads, length, Dh].
+  struct Keys {
+    at::Tensor k, v;
+  };
+
+  // What a position attends to: the positions before it and itself by `first`, then its own rows of later passes. That
+  // is what drafting sees that has gone `own.size()` tokens below a position: keys of the text, then of its path.
+  struct Past {
+    Keys first;
+    std::vector<Keys> own;
+  };
+
+  // A pass over every position `ahead` places below it, which sees `past` and itself, and adds itself to it. q, k and v
+  // read `attended`; the layer's output is added to `residual` [N, D].
+  at::Tensor Run(const at::Tensor& residual, const at::Tensor& attended, const BatchTensors& batch, int64_t ahead,
+                 Past& past, Precision precision) const;
+  // The same at the positions themselves, over the layer's normed input.
   at::Tensor Run(const at::Tensor& x, const BatchTensors& batch, Precision precision) const;
 
  private:
-  at::Tensor Attend(const at::Tensor& x, const BatchTensors& batch, Precision precision) const;
+  at::Tensor Mix(const at::Tensor& q, const Past& past, const RowLayout& rows) const;
 
   model::ModelConfig config_;
   at::Tensor input_norm_, post_norm_, q_, k_, v_, o_, gate_, up_, down_;

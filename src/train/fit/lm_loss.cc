@@ -27,7 +27,8 @@ class Loss {
   Loss(const Network& network, const std::vector<at::Tensor>& states, const BatchTensors& batch,
        const at::Tensor& final_hidden, const at::Tensor& base_lm_head, const LossOptions& options)
       : batch_(batch), options_(options), final_hidden_(final_hidden), base_lm_head_(Prepared(base_lm_head)) {
-    const std::vector<double> counts = options.counts.empty() ? CountLabels(batch, network.depth()) : options.counts;
+    const std::vector<double> counts =
+        options.counts.empty() ? CountLabels(batch, static_cast<int32_t>(states.size())) : options.counts;
     for (size_t i = 0; i < states.size(); ++i) {
       states_.push_back(states[i].detach());
       lm_heads_.push_back(network.HeadAt(static_cast<int32_t>(i)));

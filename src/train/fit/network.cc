@@ -2,8 +2,13 @@
 #include "train/fit/network.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "draft/heads/eagle_weights.h"
+#include "draft/heads/redrafter_weights.h"
 #include "hydrant/error.h"
+#include "train/fit/eagle_network.h"
+#include "train/fit/redrafter_network.h"
 #include "train/fit/residual_heads.h"
 
 namespace hydrant::train {
@@ -48,8 +53,31 @@ at::Tensor Dropped(const at::Tensor& x, const PassOptions& options) {
   return x * at::empty_like(x).bernoulli_(kept, *options.random).div_(kept);
 }
 
+at::Tensor WithNoise(const at::Tensor& hidden, const BatchTensors& batch, const PassOptions& options) {
+  if (!options.is_training || options.noise_alpha == 0) return hidden;
+  const double size = static_cast<double>(batch.rows.length) * static_cast<double>(hidden.size(1));
+  const double bound = options.noise_alpha / std::sqrt(size);
+  return hidden + at::empty_like(hidden).uniform_(-bound, bound, *options.random);
+}
+
+Layer TakeLayer(Parameters& parameters, const std::string& name, Start start, at::Generator& random) {
+  Layer layer{.weight = parameters.Get(name + ".weight"), .bias = {}};
+  const double bound = 1 / std::sqrt(static_cast<double>(layer.weight.size(1)));
+  if (start == Start::kUniform) layer.weight.uniform_(-bound, bound, random);
+  if (!parameters.Has(name + ".bias")) return layer;
+  layer.bias = parameters.Get(name + ".bias");
+  layer.bias.uniform_(-bound, bound, random);
+  return layer;
+}
+
+at::Tensor Through(const Layer& layer, const at::Tensor& x, Precision precision) {
+  return Product(x, layer.weight, layer.bias, precision);
+}
+
 std::unique_ptr<Network> MakeNetwork(const draft::HeadsInfo& info, const model::ModelConfig& base_config,
                                      const BaseTensors& base, Parameters& parameters, at::Generator& random) {
+  if (info.kind == &draft::kEagleKind) return MakeEagleNetwork(info, base_config, base, parameters, random);
+  if (info.kind == &draft::kRedrafterKind) return MakeRedrafterNetwork(info, base, parameters, random);
   return MakeResidualHeads(info, base_config, base, parameters, random);
 }
 

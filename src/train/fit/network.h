@@ -41,6 +41,17 @@ at::Tensor Product(const at::Tensor& x, const at::Tensor& weight, const at::Tens
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 // Zeroes a share of x and scales the rest, where it is training.
 at::Tensor Dropped(const at::Tensor& x, const PassOptions& options);
+// Hidden states with PassOptions::noise_alpha, where it is training.
+at::Tensor WithNoise(const at::Tensor& hidden, const BatchTensors& batch, const PassOptions& options);
+
+struct Layer {
+  at::Tensor weight, bias;  // the bias may be undefined
+};
+enum class Start : uint8_t { kZeros, kUniform };
+// A linear layer by its name in the file. The weight starts as zeros, or as PyTorch's own Linear draws it; a bias as
+// that draws it either way.
+Layer TakeLayer(Parameters& parameters, const std::string& name, Start start, at::Generator& random);
+at::Tensor Through(const Layer& layer, const at::Tensor& x, Precision precision);
 
 // One lm head, or the base's.
 struct LmHead {
@@ -52,10 +63,10 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  // How many tokens it predicts at a position.
-  virtual int32_t depth() const = 0;
-  // State i [N, D] at row n is what lm head i reads to predict token n + i + 2.
-  virtual std::vector<at::Tensor> States(const BatchTensors& batch, const PassOptions& options) const = 0;
+  // State i [N, width of lm head i] at row n is what that lm head reads to predict token n + i + 2; i < depth. Heads
+  // that are counted have no more than one for each.
+  virtual std::vector<at::Tensor> States(const BatchTensors& batch, const PassOptions& options,
+                                         int32_t depth) const = 0;
   virtual LmHead HeadAt(int32_t i) const = 0;
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/fit/residual_heads.h"
 
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -10,23 +9,6 @@
 
 namespace hydrant::train {
 namespace {
-
-// A linear layer by its name. The weight starts as zeros or as PyTorch's own Linear, whose bias draws it always has.
-struct Layer {
-  at::Tensor weight, bias;
-};
-
-enum class Start : uint8_t { kZeros, kUniform };
-
-Layer TakeLayer(Parameters& parameters, const std::string& name, Start start, at::Generator& random) {
-  Layer layer{.weight = parameters.Get(name + ".weight"), .bias = {}};
-  const double bound = 1 / std::sqrt(static_cast<double>(layer.weight.size(1)));
-  if (start == Start::kUniform) layer.weight.uniform_(-bound, bound, random);
-  if (!parameters.Has(name + ".bias")) return layer;
-  layer.bias = parameters.Get(name + ".bias");
-  layer.bias.uniform_(-bound, bound, random);
-  return layer;
-}
 
 struct Head {
   Layer first_linear, first_residual;  // undefined: the first block is like the others
@@ -44,29 +26,27 @@ class ResidualHeads : public Network {
     if (info.rows->Find(draft::kPrefixLayer) == nullptr) return;
     prefix_norm_ = parameters.Get(draft::NameOf(info, draft::kPrefixNorm, 0, 0) + ".weight");
     prefix_norm_.fill_(1);
-    prefix_ = std::make_unique<LlamaLayer>(PrefixConfig(info, base_config),
-                                           draft::NameOf(info, draft::kPrefixLayer, 0, 0), parameters, random);
+    prefix_ = std::make_unique<LlamaLayer>(PrefixConfig(info, base_config), PrefixNames(info), parameters, random);
   }
 
-  int32_t depth() const override { return static_cast<int32_t>(heads_.size()); }
-
-  std::vector<at::Tensor> States(const BatchTensors& batch, const PassOptions& options) const override {
+  std::vector<at::Tensor> States(const BatchTensors& batch, const PassOptions& options, int32_t depth) const override {
     at::Tensor seen = WithNoise(batch.hidden.front(), batch, options);
     if (prefix_) seen = RmsNorm(prefix_->Run(seen, batch, options.precision), prefix_norm_, epsilon_);
     std::vector<at::Tensor> states, inputs{seen};
     at::Tensor embedded;
-    for (size_t h = 0; h < heads_.size(); ++h) {
+    for (size_t h = 0; h < static_cast<size_t>(depth); ++h) {
       const Head& head = heads_[h];
       at::Tensor x = seen;
       if (head.first_linear.weight.defined()) {
         if (h == 0) embedded = embedding_.index_select(0, batch.tokens);
         inputs.push_back(Shifted(embedded, static_cast<int64_t>(h) + 1));
         const at::Tensor joined = Dropped(at::cat(inputs, 1), options);
-        x = Apply(head.first_residual, joined, options) + at::silu(Apply(head.first_linear, joined, options));
+        x = Through(head.first_residual, joined, options.precision) +
+            at::silu(Through(head.first_linear, joined, options.precision));
       }
       for (const Layer& block : head.blocks) {
         x = Dropped(x, options);
-        x = x + at::silu(Apply(block, x, options));
+        x = x + at::silu(Through(block, x, options.precision));
       }
       states.push_back(Dropped(x, options));
     }
@@ -79,17 +59,6 @@ class ResidualHeads : public Network {
   }
 
  private:
-  static at::Tensor Apply(const Layer& layer, const at::Tensor& x, const PassOptions& options) {
-    return Product(x, layer.weight, layer.bias, options.precision);
-  }
-
-  static at::Tensor WithNoise(const at::Tensor& hidden, const BatchTensors& batch, const PassOptions& options) {
-    if (!options.is_training || options.noise_alpha == 0) return hidden;
-    const double size = static_cast<double>(batch.rows.length) * static_cast<double>(hidden.size(1));
-    const double bound = options.noise_alpha / std::sqrt(size);
-    return hidden + at::empty_like(hidden).uniform_(-bound, bound, *options.random);
-  }
-
   static Head TakeHead(const draft::HeadsInfo& info, int32_t number, const BaseTensors& base, Parameters& parameters,
                        at::Generator& random) {
     const auto take = [&](std::string_view role, int32_t layer, Start start) {
@@ -109,6 +78,19 @@ class ResidualHeads : public Network {
     head.lm_head = take(role, info.num_layers, Start::kZeros);
     head.lm_head.weight.copy_(base.lm_head);
     return head;
+  }
+
+  static LayerNames PrefixNames(const draft::HeadsInfo& info) {
+    const std::string prefix = draft::NameOf(info, draft::kPrefixLayer, 0, 0);
+    return {.input_norm = prefix + "input_layernorm",
+            .post_norm = prefix + "post_attention_layernorm",
+            .q = prefix + "self_attn.q_proj",
+            .k = prefix + "self_attn.k_proj",
+            .v = prefix + "self_attn.v_proj",
+            .o = prefix + "self_attn.o_proj",
+            .gate = prefix + "mlp.gate_proj",
+            .up = prefix + "mlp.up_proj",
+            .down = prefix + "mlp.down_proj"};
   }
 
   // As the loader reads the layer back: hydra_weights.cc has its rules.

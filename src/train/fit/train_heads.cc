@@ -15,7 +15,6 @@
 #include "base/paths.h"
 #include "checkpoint/content_hash.h"
 #include "checkpoint/tensor_source.h"
-#include "draft/heads/head_stack.h"
 #include "hydrant/error.h"
 #include "kernels/cpu_features.h"
 #include "load/loaded_model.h"
@@ -207,7 +206,9 @@ class Run {
                                                             .total_steps = steps},
                                                  loaded_->weights.config, base_));
       fits_.push_back({heads.shape.arch, owned_.back().get()});
-      state_of_.push_back(WantedState(draft::WantedLayer(info, loaded_->weights.config)));
+      std::vector<size_t> states;
+      for (const int32_t layer : WantedLayers(info, loaded_->weights.config)) states.push_back(WantedState(layer));
+      states_of_.push_back(std::move(states));
       settings_["heads"].push_back({{"shape", SettingsOf(heads.shape, info)}, {"recipe", SettingsOf(heads.recipe)}});
       const std::string name = FolderNameOf(heads.shape.arch);
       report_.heads.push_back(
@@ -298,7 +299,8 @@ class Run {
       HeadFit& fit = *fits_[f].fit;
       if (step_ > fit.options().total_steps) continue;
       BatchTensors own = tensors;
-      own.hidden = {tensors.hidden[state_of_[f]]};
+      own.hidden.clear();
+      for (const size_t state : states_of_[f]) own.hidden.push_back(tensors.hidden[state]);
       fit.AddGradient(own, final_hidden, step_ - 1, CountLabels(own, fit.depth()), is_logged);
       const StepFigures figures = fit.Step(step_ - 1);
       CheckFinite(fits_[f].name, figures);
@@ -341,7 +343,7 @@ class Run {
     WriteCheckpoint(CheckpointFile(), fits_, step_, settings_);
     for (size_t f = 0; f < fits_.size(); ++f) {
       const HeadFit& fit = *fits_[f].fit;
-      WriteHeads(fit.options().info, fit.Tensors(),
+      WriteHeads(fit.options().info, loaded_->weights.config, fit.Tensors(),
                  {.folder = report_.heads[f].folder,
                   .file = options_.file,
                   .dtype = options_.dtype,
@@ -358,8 +360,8 @@ class Run {
   std::unique_ptr<BatchOrder> order_;
   std::vector<std::unique_ptr<HeadFit>> owned_;
   std::vector<NamedFit> fits_;
-  std::vector<int32_t> wanted_;   // hidden states
-  std::vector<size_t> state_of_;  // of each fit, among them
+  std::vector<int32_t> wanted_;                 // hidden states
+  std::vector<std::vector<size_t>> states_of_;  // of each fit, among them
   size_t final_state_ = 0;
   std::unique_ptr<StateSource> states_;
   std::vector<Matrix> matrices_;
