@@ -144,6 +144,16 @@ void AddRunFlags(FlagSet& flags, Wanted& wanted) {
       [&options](const std::string& value) { options.log_every = ParseInteger("--log-every", value, 1, 1 << 30); },
       "Steps between lines of metrics.jsonl (default 10)");
   flags.Value(
+      "--eval-every", "STEPS",
+      [&options](const std::string& value) { options.eval_every = ParseInteger("--eval-every", value, 0, 1 << 30); },
+      "Steps between measurements of tokens per step, on texts that are held out; 0: none (default 500)");
+  flags.Value(
+      "--eval-texts", "N",
+      [&options](const std::string& value) {
+        options.eval_texts = static_cast<int32_t>(ParseInteger("--eval-texts", value, 1, 1 << 16));
+      },
+      "Texts that are held out, at most a tenth of all (default 24)");
+  flags.Value(
       "--precision", "TYPE",
       [&options](const std::string& value) { options.precision = ParseChoice("--precision", value, kPrecisions); },
       "Of matrix products: f32, bf16, or auto: bf16 where the CPU multiplies it fast (default auto)");
@@ -253,7 +263,10 @@ int TrainHeads(const std::vector<std::string>& args) {
   const train::TrainHeadsReport report = train::TrainHeads(options);
   progress.Clear();
   for (const train::TrainedHeads& heads : report.heads) {
-    Print(fmt::format("{}: {}, loss {:.3f}\n", EscapedName(heads.folder), heads.arch, heads.loss));
+    const std::string length = heads.tokens_per_step > 0 ? fmt::format(", {:.3f} +- {:.3f} tokens per step",
+                                                                       heads.tokens_per_step, heads.standard_error)
+                                                         : std::string();
+    Print(fmt::format("{}: {}, loss {:.3f}{}\n", EscapedName(heads.folder), heads.arch, heads.loss, length));
   }
   Print(fmt::format("{} of {} steps, {} tokens in {} ({:.0f} % of it in the base), {:.0f} tokens/s\n", report.steps,
                     report.all_steps, report.tokens, TimeText(report.seconds),

@@ -22,6 +22,7 @@
 #include "train/data/batches.h"
 #include "train/data/segments.h"
 #include "train/data/token_data.h"
+#include "train/evaluation.h"
 #include "train/fit/checkpoint.h"
 #include "train/fit/head_fit.h"
 #include "train/fit/metrics.h"
@@ -53,6 +54,9 @@ void CheckOptions(const TrainHeadsOptions& options) {
   check("rows", options.rows, 1, 1 << 16);
   check("log_every", options.log_every, 1, 1 << 30);
   check("save_every", options.save_every, 1, 1 << 30);
+  check("eval_every", options.eval_every, 0, 1 << 30);
+  check("eval_texts", options.eval_texts, 1, 1 << 16);
+  check("eval_tokens", options.eval_tokens, 2, 1 << 16);
   if (options.heads.empty()) throw UserError("TrainHeadsOptions::heads is empty, expected at least one kind of heads");
   if (options.data.empty()) throw UserError("TrainHeadsOptions::data is empty, expected files of text");
 }
@@ -162,8 +166,9 @@ class Run {
     data_ = ReadTokenData(options_.data, *loaded_->tokenizer, read);
     CheckVocabulary();
     constexpr int32_t kLeast = 4;  // a token to predict from, the root, and two more
-    const std::vector<Segment> segments =
-        ChooseSegments(CutSegments(data_, options_.row_tokens, kLeast), options_.tokens, options_.seed);
+    std::vector<Segment> segments = CutSegments(data_, options_.row_tokens, kLeast);
+    if (options_.eval_every > 0) held_out_ = HoldOut(segments, options_.eval_texts);
+    segments = ChooseSegments(segments, options_.tokens, options_.seed);
     if (segments.empty()) {
       throw FileError(options_.data.front(), "has no text of " + std::to_string(kLeast) + " tokens with any to learn",
                       "heads learn from longer texts");
@@ -193,6 +198,7 @@ class Run {
                  {"row_tokens", options_.row_tokens},
                  {"rows", options_.rows},
                  {"seed", options_.seed},
+                 {"held_out", held_out_.size()},
                  {"precision", precision_ == Precision::kBF16 ? "bf16" : "f32"},
                  {"heads", Json::array()}};
     for (const HeadsToTrain& heads : options_.heads) {
@@ -234,8 +240,13 @@ class Run {
     const bool is_wanted = !options_.cache.empty() || all_steps_ > order_->steps(0);
     const uint64_t bytes = StateCache::BytesFor(order_->segments(), numbers);
     if (is_wanted && bytes <= options_.cache_most) {
-      const Json key = {{"base", settings_["base"]}, {"data", settings_["data"]}, {"row_tokens", options_.row_tokens},
-                        {"tokens", options_.tokens}, {"seed", options_.seed},     {"states", wanted_}};
+      const Json key = {{"held_out", held_out_.size()},
+                        {"base", settings_["base"]},
+                        {"data", settings_["data"]},
+                        {"row_tokens", options_.row_tokens},
+                        {"tokens", options_.tokens},
+                        {"seed", options_.seed},
+                        {"states", wanted_}};
       cache = std::make_unique<StateCache>(options_.cache.empty() ? record_ : options_.cache, base::DumpJson(key),
                                            order_->segments(), numbers);
       Note("hidden states: " + base::MemoryText(bytes) + " in " + cache->path() + ", there are " +
@@ -259,7 +270,10 @@ class Run {
           return Save();
         }
         Step(epoch, order_->at(epoch, step_ - first), start);
-        if (step_ % options_.save_every == 0 || step_ == all_steps_) Save();
+        const bool is_last = step_ == all_steps_;
+        const bool is_measured = options_.eval_every > 0 && (step_ % options_.eval_every == 0 || is_last);
+        if (is_measured || is_last || step_ % options_.save_every == 0) Save();
+        if (is_measured) Evaluate();
       }
     }
   }
@@ -339,6 +353,30 @@ class Run {
                           .text = words});
   }
 
+  void Evaluate() {
+    if (held_out_.empty()) return;
+    if (!evaluation_) {
+      std::vector<std::vector<int32_t>> prompts;
+      for (const Segment& segment : held_out_) prompts.push_back(PromptOf(data_, segment));
+      evaluation_ = std::make_unique<Evaluation>(*loaded_, prompts, options_.eval_tokens,
+                                                 [this](double share) { Stage("decoding held-out replies", share); });
+    }
+    for (size_t f = 0; f < fits_.size(); ++f) {
+      if (step_ > fits_[f].fit->options().total_steps) continue;
+      Stage("measuring " + fits_[f].name, static_cast<double>(f) / static_cast<double>(fits_.size()));
+      TrainedHeads& heads = report_.heads[f];
+      const EvaluationFigures found = evaluation_->Run(heads.folder);
+      heads.tokens_per_step = found.tokens_per_step;
+      heads.standard_error = found.standard_error;
+      metrics_->Add({{"step", step_},
+                     {"arch", heads.arch},
+                     {"tokens_per_step", found.tokens_per_step},
+                     {"standard_error", found.standard_error},
+                     {"emitted_per_step", found.emitted_per_step},
+                     {"chain_tokens_per_step", found.chain_per_step}});
+    }
+  }
+
   void Save() {
     WriteCheckpoint(CheckpointFile(), fits_, step_, settings_);
     for (size_t f = 0; f < fits_.size(); ++f) {
@@ -357,7 +395,9 @@ class Run {
   std::unique_ptr<load::LoadedModel> loaded_;
   BaseTensors base_;
   TokenData data_;
+  std::vector<Segment> held_out_;
   std::unique_ptr<BatchOrder> order_;
+  std::unique_ptr<Evaluation> evaluation_;
   std::vector<std::unique_ptr<HeadFit>> owned_;
   std::vector<NamedFit> fits_;
   std::vector<int32_t> wanted_;                 // hidden states

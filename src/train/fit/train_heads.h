@@ -45,6 +45,10 @@ struct TrainHeadsOptions {
   DType dtype = DType::kBF16;  // of the file
   int64_t log_every = 10;      // steps
   int64_t save_every = 200;
+  // Tokens per step are measured every so many steps and at the end, on texts that are not trained on. 0: never.
+  int64_t eval_every = 500;
+  int32_t eval_texts = 24;   // held out of the data, at most a tenth of it
+  int32_t eval_tokens = 64;  // of each reply
   // Where hidden states are kept that one epoch computes and later ones read, 2 bytes a number. Runs over the same text
   // may share a folder. Empty: in `out`, where there are several epochs.
   std::string cache = {};
@@ -60,7 +64,8 @@ struct TrainHeadsOptions {
 
 struct TrainedHeads {
   std::string arch, folder;
-  double loss = 0;  // of the last step that was logged
+  double loss = 0;                                 // of the last step
+  double tokens_per_step = 0, standard_error = 0;  // of the last evaluation; 0: there was none
 };
 
 struct TrainHeadsReport {
