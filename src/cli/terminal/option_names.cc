@@ -35,7 +35,7 @@ struct Spelling {
 };
 
 // Flags that are not the option's name with dashes.
-constexpr std::array<Spelling, 20> kSpellings{{
+constexpr std::array<Spelling, 21> kSpellings{{
     {"AcceptOptions::rule", "--accept"},
     {"ChatMessage::system", "--system"},
     {"BeamOptions::width", "--beam-width"},
@@ -56,6 +56,7 @@ constexpr std::array<Spelling, 20> kSpellings{{
     {"HeadShape::num_layers", "--layers"},
     {"HeadShape::hidden_layer_offset", "--hidden-offset"},
     {"Recipe::peak_rate", "--lr"},
+    {"Recipe::reconstruction_weight", "--reconstruction-loss"},
 }};
 
 bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }

@@ -154,6 +154,12 @@ void AddRunFlags(FlagSet& flags, Wanted& wanted) {
       },
       "Texts that are held out, at most a tenth of all (default 24)");
   flags.Value(
+      "--eval-tokens", "N",
+      [&options](const std::string& value) {
+        options.eval_tokens = static_cast<int32_t>(ParseInteger("--eval-tokens", value, 2, 1 << 16));
+      },
+      "Tokens that the base writes for each of them (default 64)");
+  flags.Value(
       "--precision", "TYPE",
       [&options](const std::string& value) { options.precision = ParseChoice("--precision", value, kPrecisions); },
       "Of matrix products: f32, bf16, or auto: bf16 where the CPU multiplies it fast (default auto)");

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/fit/metrics.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <vector>
 
 #include "base/atomic_file.h"
 #include "base/json.h"
+#include "eval/plot.h"
 #include "hydrant/error.h"
 
 namespace hydrant::train {
@@ -61,6 +64,31 @@ std::string WordsOf(const StepFigures& figures) {
   std::string words = loss;
   for (const HeadSums& sums : figures.heads) words += " " + Share(sums.count > 0 ? sums.in_teacher[0] / sums.count : 0);
   return words;
+}
+
+std::string PlotOf(const std::string& metrics_file) {
+  std::vector<eval::Panel> panels;
+  for (const char* title : {"loss", "agreement of head 1 with the base", "tokens per step, held-out text"}) {
+    panels.push_back({.title = title, .x_label = "step", .curves = {}});
+  }
+  const auto add = [](eval::Panel& panel, const std::string& name, double x, double y) {
+    auto curve = std::ranges::find(panel.curves, name, &eval::Curve::name);
+    if (curve == panel.curves.end()) curve = panel.curves.insert(curve, {.name = name, .points = {}});
+    curve->points.emplace_back(x, y);
+  };
+  std::ifstream file(metrics_file);
+  for (std::string line; std::getline(file, line);) {
+    const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!parsed.is_object() || !parsed.contains("step") || !parsed.contains("arch")) continue;
+    const auto step = parsed["step"].get<double>();
+    const auto arch = parsed["arch"].get<std::string>();
+    if (parsed.contains("loss")) add(panels[0], arch, step, parsed["loss"].get<double>());
+    if (parsed.contains("heads")) add(panels[1], arch, step, parsed["heads"][0]["base_top"][0].get<double>());
+    if (parsed.contains("tokens_per_step") && !parsed.contains("heads")) {
+      add(panels[2], arch, step, parsed["tokens_per_step"].get<double>());
+    }
+  }
+  return eval::SvgOf(panels);
 }
 
 MetricsFile::MetricsFile(const std::string& path, int64_t kept_steps) : path_(path) {

@@ -16,6 +16,9 @@ base::Json MetricsOf(const StepFigures& figures);
 // "loss 3.21, agreement .45 .33 .27 .22": of head i with the base's most likely token.
 std::string WordsOf(const StepFigures& figures);
 
+// What metrics.jsonl says, as curves over the steps: losses, agreement of the first head, tokens per step. An SVG file.
+std::string PlotOf(const std::string& metrics_file);
+
 class MetricsFile {
  public:
   // Lines of steps after `kept_steps` are dropped: a run goes on from there.

@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/atomic_file.h"
 #include "base/free_memory.h"
 #include "base/json.h"
 #include "base/paths.h"
@@ -26,6 +27,7 @@
 #include "train/fit/checkpoint.h"
 #include "train/fit/head_fit.h"
 #include "train/fit/metrics.h"
+#include "train/run_lock.h"
 #include "train/state_source.h"
 
 namespace hydrant::train {
@@ -130,6 +132,7 @@ class Run {
     std::error_code error;
     std::filesystem::create_directories(record_, error);
     if (error) throw FileError(record_, "cannot be made: " + error.message());
+    lock_ = std::make_unique<RunLock>(record_);
   }
 
   void Stage(const std::string& name, double share) const {
@@ -274,6 +277,7 @@ class Run {
         const bool is_measured = options_.eval_every > 0 && (step_ % options_.eval_every == 0 || is_last);
         if (is_measured || is_last || step_ % options_.save_every == 0) Save();
         if (is_measured) Evaluate();
+        if (is_last) WritePlot();
       }
     }
   }
@@ -377,8 +381,16 @@ class Run {
     }
   }
 
+  void WritePlot() const {
+    const std::string plot = PlotOf(record_ + "/metrics.jsonl");
+    base::AtomicFile file(record_ + "/loss.svg");
+    file.Write(plot.data(), plot.size());
+    file.Keep();
+  }
+
   void Save() {
     WriteCheckpoint(CheckpointFile(), fits_, step_, settings_);
+    WritePlot();
     for (size_t f = 0; f < fits_.size(); ++f) {
       const HeadFit& fit = *fits_[f].fit;
       WriteHeads(fit.options().info, loaded_->weights.config, fit.Tensors(),
@@ -392,6 +404,7 @@ class Run {
   const TrainHeadsOptions& options_;
   Precision precision_;
   std::string record_;  // folder of what a run keeps beside the heads
+  std::unique_ptr<RunLock> lock_;
   std::unique_ptr<load::LoadedModel> loaded_;
   BaseTensors base_;
   TokenData data_;

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// `hydrant train` as a user meets it. Skipped in builds without libtorch.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/program.h"
+
+namespace hydrant::test::train_commands_test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+#if HYDRANT_HAS_TRAINING
+#define HYDRANT_NEED_TRAINING() static_cast<void>(0)
+#else
+#define HYDRANT_NEED_TRAINING() GTEST_SKIP() << "skipped: this build has no libtorch"
+#endif
+
+std::string Story(int sentences) {
+  std::string text;
+  for (int i = 0; i < sentences; ++i) {
+    text += "Once upon a time there was a little fox number " + std::to_string(i % 7) + " who lived near the river. ";
+  }
+  return text;
+}
+
+using Words = std::vector<std::string>;
+
+// A run of seconds: two batches of four rows of 32 tokens. `more`: further flags with their values, or others' values.
+Words TrainArgs(const TempDir& dir, const Words& more) {
+  Words args = {"train", "heads"};
+  const Words usual = {"--base",       Model(), "--out",        dir.path() + "/heads",
+                       "--tokens",     "256",   "--seq-len",    "32",
+                       "--batch-size", "4",     "--eval-texts", "2",
+                       "--eval-every", "0",     "--epochs",     "1"};
+  for (size_t i = 0; i < usual.size(); i += 2) {
+    if (std::find(more.begin(), more.end(), usual[i]) == more.end()) args.insert(args.end(), {usual[i], usual[i + 1]});
+  }
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+TEST(TrainCommandsTest, MakesFoldersThatDraft) {
+  HYDRANT_NEED_TRAINING();
+  const TempDir dir;
+  const std::string text = dir.Write("story.txt", Story(80));
+  const Outcome trained = Hydrant(TrainArgs(dir, {"--arch", "hydra++,medusa,eagle,eagle3,redrafter", "--data", text,
+                                                  "--eval-every", "2", "--eval-tokens", "8"}));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out, AllOf(HasSubstr("hydra_pp: hydra++, loss"), HasSubstr("tokens per step")));
+  const std::string heads = dir.path() + "/heads/";
+  for (const char* name : {"hydra_pp", "medusa", "eagle", "eagle3", "redrafter"}) {
+    const Json run = JsonOf(Hydrant({"run", "--model", Model(), "--draft", heads + name, "--template", "none",
+                                     "--prompt", "Once upon", "--max-tokens", "8", "--tree", "chain", "--json"}));
+    EXPECT_NE(run.at("drafter"), "none") << name;
+  }
+  EXPECT_THAT(ReadBack(heads + "training/metrics.jsonl"), HasSubstr("\"tokens_per_step\""));
+}
+
+TEST(TrainCommandsTest, GoesOnWithTheSameRunOnly) {
+  HYDRANT_NEED_TRAINING();
+  const TempDir whole;
+  const std::string text = whole.Write("story.txt", Story(80));
+  const auto run = [&](const TempDir& dir, const Words& more) {
+    Words args = TrainArgs(dir, {"--arch", "medusa", "--data", text, "--heads", "1", "--epochs", "4"});
+    args.insert(args.end(), more.begin(), more.end());
+    return Hydrant(args);
+  };
+  ASSERT_EQ(run(whole, {}).code, 0);
+  const Outcome again = run(whole, {});
+  EXPECT_EQ(again.code, 2);
+  EXPECT_THAT(again.err, AllOf(HasSubstr("holds a run or heads already"), HasSubstr("--resume"), HasSubstr("--force")));
+  const Outcome other = run(whole, {"--resume", "--seed", "2"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("'seed' 1"), HasSubstr("this one has 2")));
+  const std::string checkpoint = "/heads/training/checkpoint.safetensors";
+  const std::string before = ReadBack(whole.path() + checkpoint);
+  EXPECT_EQ(run(whole, {"--resume"}).code, 0);
+  EXPECT_EQ(ReadBack(whole.path() + checkpoint), before) << "a run that is done is left as it is";
+  ASSERT_EQ(run(whole, {"--force"}).code, 0);
+  EXPECT_EQ(ReadBack(whole.path() + checkpoint), before) << "the same run, the same numbers";
+}
+
+TEST(TrainCommandsTest, BadInputIsExplained) {
+  HYDRANT_NEED_TRAINING();
+  const TempDir dir;
+  const std::string good = dir.Write("good.txt", Story(80));
+  const auto fails = [&](const Words& more, const testing::Matcher<std::string>& says) {
+    const Outcome outcome = Hydrant(TrainArgs(dir, more));
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("error: "), says));
+    EXPECT_THAT(outcome.err, testing::Not(HasSubstr("::"))) << "names of the library";
+    EXPECT_FALSE(std::filesystem::exists(dir.path() + "/heads/training/checkpoint.safetensors"));
+  };
+  fails({"--arch", "medusa", "--data", dir.Write("empty.txt", "")}, HasSubstr("empty.txt"));
+  fails({"--arch", "medusa", "--data", dir.Write("one.txt", "a")}, HasSubstr("one.txt"));
+  fails({"--arch", "medusa", "--data", dir.Write("bad.jsonl", "{\"text\": 1}\n")}, HasSubstr("bad.jsonl"));
+  fails({"--arch", "medusa", "--data", dir.path() + "/nothing.txt"}, HasSubstr("nothing.txt"));
+  fails({"--arch", "mamba", "--data", good}, HasSubstr("--arch"));
+  fails({"--arch", "medusa", "--data", good, "--recipe", "medusa-9"}, HasSubstr("medusa-1"));
+  fails({"--arch", "medusa", "--data", good, "--seq-len", "513"}, AllOf(HasSubstr("--seq-len"), HasSubstr("512")));
+  fails({"--arch", "redrafter", "--data", good, "--reconstruction-loss", "1"}, HasSubstr("--reconstruction-loss"));
+  fails({"--arch", "medusa", "--data", good, "--resume"}, HasSubstr("checkpoint.safetensors"));
+  // Deep heads at a rate that no one would choose.
+  fails({"--arch", "hydra++", "--data", good, "--layers", "16", "--lr", "10", "--clip", "0", "--warmup-steps", "0",
+         "--epochs", "40", "--save-every", "100000"},
+        HasSubstr("no finite number"));
+}
+
+}  // namespace
+}  // namespace hydrant::test::train_commands_test
