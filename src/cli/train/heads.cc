@@ -6,8 +6,10 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/flags/engine_flags.h"
 #include "cli/flags/flags.h"
 #include "cli/flags/values.h"
@@ -51,6 +53,7 @@ struct Wanted {
   std::vector<std::string> archs;
   std::string recipe;
   Changes changes;
+  bool json = false;
 };
 
 using Setter = FlagSet::Setter;
@@ -186,6 +189,7 @@ void AddRunFlags(FlagSet& flags, Wanted& wanted) {
         options.cache_most = value == "0" ? 0 : ParseBytes("--cache-max", value);
       },
       "Where the states take more, every epoch runs the base; 0: always (default: no limit)");
+  flags.Switch("--json", &wanted.json, "Print one JSON object");
   flags.Group("Machine");
   AddMachineFlags(flags, options.engine);
 }
@@ -245,6 +249,35 @@ std::string TimeText(double seconds) {
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
 }
 
+base::Json JsonOf(const train::TrainHeadsReport& report) {
+  base::Json heads = base::Json::array();
+  for (const train::TrainedHeads& trained : report.heads) {
+    heads.push_back({{"arch", trained.arch}, {"folder", trained.folder}, {"loss", trained.loss}});
+    if (trained.tokens_per_step == 0) continue;
+    heads.back()["tokens_per_step"] = trained.tokens_per_step;
+    heads.back()["standard_error"] = trained.standard_error;
+  }
+  return {{"heads", std::move(heads)}, {"steps", report.steps},     {"all_steps", report.all_steps},
+          {"tokens", report.tokens},   {"seconds", report.seconds}, {"base_seconds", report.base_seconds},
+          {"stopped", report.stopped}};
+}
+
+void PrintReport(const train::TrainHeadsReport& report, bool json) {
+  if (json) return Print(base::DumpJson(JsonOf(report)) + "\n");
+  for (const train::TrainedHeads& heads : report.heads) {
+    std::string figures;
+    if (report.tokens > 0) figures += fmt::format(", loss {:.3f}", heads.loss);
+    if (heads.tokens_per_step > 0) {
+      figures += fmt::format(", {:.3f} +- {:.3f} tokens per step", heads.tokens_per_step, heads.standard_error);
+    }
+    Print(fmt::format("{}: {}{}\n", EscapedName(heads.folder), heads.arch, figures));
+  }
+  if (report.tokens == 0) return Print(fmt::format("All {} steps were done already\n", report.all_steps));
+  Print(fmt::format("{} of {} steps, {} tokens in {} ({:.0f} % of it in the base), {:.0f} tokens/s\n", report.steps,
+                    report.all_steps, report.tokens, TimeText(report.seconds),
+                    100 * report.base_seconds / report.seconds, static_cast<double>(report.tokens) / report.seconds));
+}
+
 }  // namespace
 
 int TrainHeads(const std::vector<std::string>& args) {
@@ -268,15 +301,7 @@ int TrainHeads(const std::vector<std::string>& args) {
   };
   const train::TrainHeadsReport report = train::TrainHeads(options);
   progress.Clear();
-  for (const train::TrainedHeads& heads : report.heads) {
-    const std::string length = heads.tokens_per_step > 0 ? fmt::format(", {:.3f} +- {:.3f} tokens per step",
-                                                                       heads.tokens_per_step, heads.standard_error)
-                                                         : std::string();
-    Print(fmt::format("{}: {}, loss {:.3f}{}\n", EscapedName(heads.folder), heads.arch, heads.loss, length));
-  }
-  Print(fmt::format("{} of {} steps, {} tokens in {} ({:.0f} % of it in the base), {:.0f} tokens/s\n", report.steps,
-                    report.all_steps, report.tokens, TimeText(report.seconds),
-                    100 * report.base_seconds / report.seconds, static_cast<double>(report.tokens) / report.seconds));
+  PrintReport(report, wanted.json);
   if (!report.stopped) return kExitOk;
   PrintError("Stopped, and saved; --resume goes on.\n");
   return InterruptedExit();
