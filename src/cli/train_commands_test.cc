@@ -114,5 +114,28 @@ TEST(TrainCommandsTest, BadInputIsExplained) {
         HasSubstr("no finite number"));
 }
 
+TEST(TrainCommandsTest, DistilledDataGoesOnAndIsTheSameWithHeads) {
+  const TempDir dir;
+  const std::string prompts = dir.Write("prompts.txt", "Tell me a story.\nCan I get a mocha?\nName three animals.\n");
+  const std::string whole = dir.path() + "/whole.jsonl", parts = dir.path() + "/parts.jsonl";
+  const auto distill = [&](const std::string& out, const Words& more) {
+    Words args = {"train", "distill-data", "--model", Model(), "--data", prompts, "--out", out, "--max-tokens", "12"};
+    args.insert(args.end(), more.begin(), more.end());
+    return Hydrant(args);
+  };
+  ASSERT_EQ(distill(whole, {"--draft", Heads(), "--sequences", "2"}).code, 0);
+  const std::string text = ReadBack(whole);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_THAT(text, AllOf(HasSubstr("\"from\":\"gpt\",\"value\":\""), testing::Not(HasSubstr("\"value\":\" "))));
+  dir.Write("parts.jsonl", text.substr(0, text.size() / 2));  // as a killed run leaves it
+  EXPECT_EQ(distill(parts, {}).code, 2) << "neither --resume nor --force";
+  ASSERT_EQ(distill(parts, {"--resume"}).code, 0);
+  EXPECT_EQ(ReadBack(parts), text);
+  dir.Write("prompts.txt", "Tell me two stories.\nb\nc\n");
+  const Outcome other = distill(parts, {"--resume"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("answers another prompt"));
+}
+
 }  // namespace
 }  // namespace hydrant::test::train_commands_test

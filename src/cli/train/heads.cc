@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -137,31 +138,37 @@ void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
 
 void AddRunFlags(FlagSet& flags, Wanted& wanted) {
   train::TrainHeadsOptions& options = wanted.options;
+  const auto number = [&flags](const char* flag, const char* kind, int64_t min, auto* target, const char* help) {
+    flags.Value(
+        flag, kind,
+        [=](const std::string& value) {
+          *target = static_cast<std::remove_pointer_t<decltype(target)>>(ParseInteger(flag, value, min, 1 << 30));
+        },
+        help);
+  };
   flags.Group("Run");
+  number("--save-every", "STEPS", 1, &options.save_every,
+         "Steps between checkpoints, at most so many are lost (default 200)");
+  number("--log-every", "STEPS", 1, &options.log_every, "Steps between lines of metrics.jsonl (default 10)");
+  number("--eval-every", "STEPS", 0, &options.eval_every,
+         "Steps between measurements of tokens per step, on texts that are held out; 0: none (default 500)");
+  number("--eval-texts", "N", 1, &options.eval_texts, "Texts that are held out, at most a tenth of all (default 24)");
+  number("--eval-tokens", "N", 2, &options.eval_tokens, "Tokens that the base writes for each of them (default 64)");
+  flags.Text("--cache", "DIR", &options.cache,
+             "Keep the base's hidden states there; runs over the same text may share them (default: in --out where "
+             "there are several epochs)");
   flags.Value(
-      "--save-every", "STEPS",
-      [&options](const std::string& value) { options.save_every = ParseInteger("--save-every", value, 1, 1 << 30); },
-      "Steps between checkpoints, at most so many are lost (default 200)");
-  flags.Value(
-      "--log-every", "STEPS",
-      [&options](const std::string& value) { options.log_every = ParseInteger("--log-every", value, 1, 1 << 30); },
-      "Steps between lines of metrics.jsonl (default 10)");
-  flags.Value(
-      "--eval-every", "STEPS",
-      [&options](const std::string& value) { options.eval_every = ParseInteger("--eval-every", value, 0, 1 << 30); },
-      "Steps between measurements of tokens per step, on texts that are held out; 0: none (default 500)");
-  flags.Value(
-      "--eval-texts", "N",
+      "--cache-max", "SIZE",
       [&options](const std::string& value) {
-        options.eval_texts = static_cast<int32_t>(ParseInteger("--eval-texts", value, 1, 1 << 16));
+        options.cache_most = value == "0" ? 0 : ParseBytes("--cache-max", value);
       },
-      "Texts that are held out, at most a tenth of all (default 24)");
-  flags.Value(
-      "--eval-tokens", "N",
-      [&options](const std::string& value) {
-        options.eval_tokens = static_cast<int32_t>(ParseInteger("--eval-tokens", value, 2, 1 << 16));
-      },
-      "Tokens that the base writes for each of them (default 64)");
+      "Where the states take more, every epoch runs the base; 0: always (default: no limit)");
+  flags.Switch("--json", &wanted.json, "Print one JSON object");
+}
+
+void AddFileFlags(FlagSet& flags, Wanted& wanted) {
+  train::TrainHeadsOptions& options = wanted.options;
+  flags.Group("Numbers");
   flags.Value(
       "--precision", "TYPE",
       [&options](const std::string& value) { options.precision = ParseChoice("--precision", value, kPrecisions); },
@@ -180,16 +187,6 @@ void AddRunFlags(FlagSet& flags, Wanted& wanted) {
         options.dtype = type == "f32" ? DType::kF32 : type == "f16" ? DType::kF16 : DType::kBF16;
       },
       "Of the numbers in it: bf16, f16 or f32 (default bf16)");
-  flags.Text("--cache", "DIR", &options.cache,
-             "Keep the base's hidden states there; runs over the same text may share them (default: in --out where "
-             "there are several epochs)");
-  flags.Value(
-      "--cache-max", "SIZE",
-      [&options](const std::string& value) {
-        options.cache_most = value == "0" ? 0 : ParseBytes("--cache-max", value);
-      },
-      "Where the states take more, every epoch runs the base; 0: always (default: no limit)");
-  flags.Switch("--json", &wanted.json, "Print one JSON object");
   flags.Group("Machine");
   AddMachineFlags(flags, options.engine);
 }
@@ -229,6 +226,7 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
   AddDataFlags(flags, wanted);
   AddRecipeFlags(flags, wanted);
   AddRunFlags(flags, wanted);
+  AddFileFlags(flags, wanted);
   if (!flags.Parse(args)) return false;
   for (const char* flag : {"--arch", "--base", "--data", "--out"}) {
     if (!flags.Given(flag))

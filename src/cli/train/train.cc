@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/float_mode.h"
+#include "cli/command.h"
 #include "hydrant/error.h"
 
 namespace hydrant::cli {
@@ -33,9 +34,8 @@ std::string FindModule() {
                   "docs/training.md");
 }
 
-}  // namespace
-
-int Train(const std::vector<std::string>& args) {
+// What the module does with `command` and its words.
+int InModule(const char* command, const std::vector<std::string>& args) {
   const std::string module = FindModule();
   base::FlushDenormals();  // before libraries start threads of their own
   // Threads of OpenMP that wait by spinning stop each other where other work is on the machine: on two cores with two
@@ -48,9 +48,22 @@ int Train(const std::vector<std::string>& args) {
   const auto entry = reinterpret_cast<TrainEntry>(dlsym(handle, kTrainEntry));
   if (entry == nullptr)
     throw FileError(module, "is no part of this program: it has no function " + std::string(kTrainEntry));
-  std::vector<const char*> words;
+  std::vector<const char*> words = {command};
   for (const std::string& word : args) words.push_back(word.c_str());
   return entry(static_cast<int>(words.size()), words.data());
+}
+
+int Heads(const std::vector<std::string>& args) { return InModule("heads", args); }
+
+constexpr std::array<Command, 2> kCommands = {{
+    {"heads", "fit draft heads to a base model, from text", Heads},
+    {"distill-data", "let the base model answer prompts, as text to learn from", DistillData},
+}};
+
+}  // namespace
+
+int Train(const std::vector<std::string>& args) {
+  return Dispatch("hydrant train", kCommands, args, "Fit draft heads to a base model.\n");
 }
 
 }  // namespace hydrant::cli

@@ -9,6 +9,7 @@
 namespace hydrant::cli {
 
 int Train(const std::vector<std::string>& args);
+int DistillData(const std::vector<std::string>& args);
 
 // The function that hydrant-train.so exports under this name. Returns the exit code.
 inline constexpr const char* kTrainEntry = "HydrantTrainMain";
