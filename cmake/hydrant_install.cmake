@@ -28,6 +28,9 @@ install(DIRECTORY include/hydrant DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_
 if(TARGET hydrant)
   install(TARGETS hydrant RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+if(TARGET hydrant_train_module)
+  install(TARGETS hydrant_train_module LIBRARY DESTINATION lib/hydrant)  # src/cli/train/train.cc looks there
+endif()
 
 set(HYDRANT_MODELS_DIR ${CMAKE_INSTALL_DATADIR}/hydrant/models)
 install(DIRECTORY models/ DESTINATION ${HYDRANT_MODELS_DIR})
