@@ -82,6 +82,15 @@ draft::HeadsInfo DescribeHeads(const HeadShape& shape, const model::ModelConfig&
   info.rope_theta = base.rope.theta;
   info.base_model = base.name_or_path;
   if (info.kind == &draft::kEagleKind) DescribeLayer(base, info);
+  if (!shape.draft_vocab.empty() && shape.arch != "eagle3") {
+    throw UserError("HeadShape::draft_vocab is for eagle3, whose files have a map of tokens",
+                    "other heads draft fewer tokens by EngineOptions::draft_vocab, without training");
+  }
+  if (shape.shared_lm_head && info.num_heads == 1) {
+    throw UserError("HeadShape::shared_lm_head is for heads that have an lm head each, and " + shape.arch +
+                    " has one for all tokens ahead");
+  }
+  info.has_token_map = !shape.draft_vocab.empty();
   return info;
 }
 
@@ -101,21 +110,26 @@ int64_t ParameterRow::num_elements() const {
 }
 
 std::vector<ParameterRow> RowsToTrain(const draft::HeadsInfo& info, const model::ModelConfig& base,
-                                      int64_t draft_rows) {
+                                      const HeadShape& shape) {
+  const auto num_drafted = static_cast<int64_t>(shape.draft_vocab.size());
+  const int64_t draft_rows = num_drafted > 0 ? num_drafted : base.vocab_size;
   draft::HeadsFile file;
   file.info = info;
   const std::unique_ptr<draft::HeadWeights> weights = info.kind->make(file, base);
   std::vector<ParameterRow> parameters;
   std::map<const model::Linear*, size_t> first_row;  // of the places that others may be tied to
+  size_t first_lm_head = 0;                          // likewise
   for (const draft::HeadPlace& place : weights->Places()) {
     if (info.rows->Find(place.role) == nullptr) continue;  // the base's lm head
     const std::vector<checkpoint::TensorRow> rows = RowsAt(place, info, base, draft_rows);
-    if (place.tied_to != nullptr && info.tied_blocks) {
-      size_t row = first_row.at(place.tied_to);
+    const bool is_same_lm_head = shape.shared_lm_head && place.role == draft::kLmHead && place.head > 0;
+    if (is_same_lm_head || (place.tied_to != nullptr && info.tied_blocks)) {
+      size_t row = is_same_lm_head ? first_lm_head : first_row.at(place.tied_to);
       for (const checkpoint::TensorRow& repeated : rows) parameters[row++].repeats.push_back(repeated.name);
       continue;
     }
     if (place.linear != nullptr) first_row.emplace(place.linear, parameters.size());
+    if (place.role == draft::kLmHead && place.head == 0) first_lm_head = parameters.size();
     for (const checkpoint::TensorRow& row : rows) {
       ParameterRow parameter{.name = row.name, .shape = {}};
       for (const checkpoint::Extent& extent : row.shape) parameter.shape.push_back(extent.value);

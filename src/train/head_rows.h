@@ -20,6 +20,10 @@ struct HeadShape {
   int32_t num_layers = 0;           // L, the input block included; 0: as published
   bool tied_blocks = true;          // Hydra's blocks 2..L are one block, as in released files
   int64_t hidden_layer_offset = 0;  // 0: the states after the final norm; n: the n-th last hidden states
+  // One lm head for all heads, in place of one each. The file has it under the names of all.
+  bool shared_lm_head = false;
+  // Tokens that the heads draft, ascending; empty: all. Of eagle3, whose files have a map of them.
+  std::vector<int32_t> draft_vocab = {};
 };
 
 // "medusa", "hydra", "hydra++", "eagle", "eagle3", "redrafter".
@@ -40,6 +44,7 @@ struct ParameterRow {
 };
 
 // All of them, in the order of the file.
-std::vector<ParameterRow> RowsToTrain(const draft::HeadsInfo& info, const model::ModelConfig& base, int64_t draft_rows);
+std::vector<ParameterRow> RowsToTrain(const draft::HeadsInfo& info, const model::ModelConfig& base,
+                                      const HeadShape& shape);
 
 }  // namespace hydrant::train

@@ -47,7 +47,7 @@ double ShortDouble(float value) {
 }
 
 // EAGLE's is the config of a Llama model with one layer.
-Json EagleConfig(const draft::HeadsInfo& info, const model::ModelConfig& base) {
+Json EagleConfig(const draft::HeadsInfo& info, const model::ModelConfig& base, int64_t num_drafted) {
   const bool is_third = info.shared_lm_head;
   const model::ModelConfig& layer = *info.layer;
   Json config = {{"architectures", {is_third ? "LlamaForCausalLMEagle3" : "LlamaForCausalLMEagle"}},
@@ -71,7 +71,7 @@ Json EagleConfig(const draft::HeadsInfo& info, const model::ModelConfig& base) {
     config["bias"] = true;
     return config;
   }
-  config["draft_vocab_size"] = layer.vocab_size;
+  config["draft_vocab_size"] = num_drafted > 0 ? num_drafted : layer.vocab_size;
   config["eagle_aux_hidden_state_layer_ids"] = info.hidden_layers;
   config["eagle_aux_hidden_state_layer_ids_are"] = "inputs";
   return config;
@@ -87,7 +87,9 @@ Json RedrafterConfig(const draft::HeadsInfo& info, const model::ModelConfig& bas
 
 Json ConfigOf(const draft::HeadsInfo& info, const model::ModelConfig& base, const WriteHeadsOptions& options) {
   const std::string kind = info.kind->name;
-  if (kind == "eagle") return EagleConfig(info, base);
+  if (kind == "eagle") {
+    return EagleConfig(info, base, static_cast<int64_t>(options.draft_vocab.size()));
+  }
   if (kind == "redrafter") return RedrafterConfig(info, base);
   Json config = {{kind + "_num_heads", info.num_heads}, {kind + "_num_layers", info.num_layers}};
   if (!options.base.empty()) config["base_model_name_or_path"] = options.base;
@@ -112,29 +114,54 @@ void WriteText(const std::string& path, const std::string& text) {
   file.Keep();
 }
 
-void WriteAsTorch(const std::string& path, std::span<const TrainedTensor> tensors, DType dtype) {
+template <typename T>
+checkpoint::TorchTensor Named(const char* name, DType dtype, std::vector<T> values) {
+  auto owner = std::make_shared<std::vector<T>>(std::move(values));
+  const auto count = static_cast<int64_t>(owner->size());
+  return {name, {reinterpret_cast<const uint8_t*>(owner->data()), dtype, {count}, owner}};
+}
+
+// EAGLE-3's map: d2t[j] + j is the token of row j, and t2d says of each token whether it has a row.
+std::vector<checkpoint::TorchTensor> MapOf(const std::vector<int32_t>& draft_vocab, int64_t vocab_size) {
+  if (draft_vocab.empty()) return {};
+  std::vector<int64_t> offsets;
+  std::vector<uint8_t> has_row(static_cast<size_t>(vocab_size));
+  for (const int32_t token : draft_vocab) {
+    offsets.push_back(token - static_cast<int64_t>(offsets.size()));
+    has_row[static_cast<size_t>(token)] = 1;
+  }
+  return {Named("d2t", DType::kI64, std::move(offsets)), Named("t2d", DType::kBool, std::move(has_row))};
+}
+
+void WriteAsTorch(const std::string& path, std::span<const TrainedTensor> tensors, DType dtype,
+                  const std::vector<checkpoint::TorchTensor>& more) {
   std::vector<checkpoint::TorchTensor> all;
   for (const TrainedTensor& tensor : tensors) {
     const TensorView view = ViewOf(tensor, dtype);
     all.push_back({tensor.name, view});
     for (const std::string& repeat : tensor.repeats) all.push_back({repeat, view});
   }
+  all.insert(all.end(), more.begin(), more.end());
   checkpoint::WriteTorchZip(path, all);
 }
 
 // Repeats are names in the metadata, as safetensors.torch.save_model writes them.
-void WriteAsSafetensors(const std::string& path, std::span<const TrainedTensor> tensors, DType dtype) {
+void WriteAsSafetensors(const std::string& path, std::span<const TrainedTensor> tensors, DType dtype,
+                        const std::vector<checkpoint::TorchTensor>& more) {
   std::vector<checkpoint::TensorEntry> entries;
   std::map<std::string, std::string, std::less<>> metadata = {{"format", "pt"}};
   for (const TrainedTensor& tensor : tensors) {
     entries.push_back({tensor.name, dtype, tensor.shape});
     for (const std::string& repeat : tensor.repeats) metadata[repeat] = tensor.name;
   }
+  for (const checkpoint::TorchTensor& tensor : more)
+    entries.push_back({tensor.name, tensor.view.dtype, tensor.view.shape});
   checkpoint::SafetensorsWriter writer(path, entries, metadata);
   for (const TrainedTensor& tensor : tensors) {
     const TensorView view = ViewOf(tensor, dtype);
     writer.Write(view.data, view.num_bytes());
   }
+  for (const checkpoint::TorchTensor& tensor : more) writer.Write(tensor.view.data, tensor.view.num_bytes());
   writer.Finish();
 }
 
@@ -148,10 +175,11 @@ std::string WriteHeads(const draft::HeadsInfo& info, const model::ModelConfig& b
   const bool is_torch = options.file == HeadFile::kTorch;
   std::string name = FileNameOf(info, is_torch);
   const std::string path = options.folder + "/" + name;
+  const std::vector<checkpoint::TorchTensor> map = MapOf(options.draft_vocab, base.vocab_size);
   if (is_torch) {
-    WriteAsTorch(path, tensors, options.dtype);
+    WriteAsTorch(path, tensors, options.dtype, map);
   } else {
-    WriteAsSafetensors(path, tensors, options.dtype);
+    WriteAsSafetensors(path, tensors, options.dtype, map);
   }
   WriteText(options.folder + "/config.json", ConfigOf(info, base, options).dump(2) + "\n");
   return name;

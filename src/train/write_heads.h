@@ -25,8 +25,9 @@ struct TrainedTensor {
 struct WriteHeadsOptions {
   std::string folder;  // made where it is missing; each file is replaced as a whole
   HeadFile file = HeadFile::kTorch;
-  DType dtype = DType::kBF16;  // or kF32, kF16
-  std::string base;            // folder or name of the base, for config.json
+  DType dtype = DType::kBF16;             // or kF32, kF16
+  std::string base;                       // folder or name of the base, for config.json
+  std::vector<int32_t> draft_vocab = {};  // HeadShape's
 };
 
 // Returns the name of the file of tensors. Throws FileError.

@@ -35,7 +35,7 @@ struct Spelling {
 };
 
 // Flags that are not the option's name with dashes.
-constexpr std::array<Spelling, 21> kSpellings{{
+constexpr std::array<Spelling, 22> kSpellings{{
     {"AcceptOptions::rule", "--accept"},
     {"ChatMessage::system", "--system"},
     {"BeamOptions::width", "--beam-width"},
@@ -56,6 +56,7 @@ constexpr std::array<Spelling, 21> kSpellings{{
     {"HeadShape::num_layers", "--layers"},
     {"HeadShape::hidden_layer_offset", "--hidden-offset"},
     {"Recipe::peak_rate", "--lr"},
+    {"HeadShape::shared_lm_head", "--lm-head shared"},
     {"Recipe::reconstruction_weight", "--reconstruction-loss"},
 }};
 

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
@@ -40,13 +41,14 @@ constexpr const char* kExamples =
 
 constexpr std::array<std::string_view, 3> kPrecisions = {"auto", "f32", "bf16"};
 constexpr std::array<std::string_view, 2> kFiles = {"pt", "safetensors"};
+constexpr std::array<std::string_view, 2> kLmHeads = {"own", "shared"};
 constexpr std::array<std::string_view, 3> kTypes = {"bf16", "f16", "f32"};
 
 // What flags say of every kind of heads; unset: as the recipe has it.
 struct Changes {
   std::optional<int64_t> heads, layers, hidden_offset, passes, epochs, warmup_steps;
   std::optional<double> rate, final_factor, weight_decay, dropout, noise, label, teacher, decay, reconstruction, clip;
-  bool untie = false;
+  bool untie = false, shared_lm_head = false;
 };
 
 struct Wanted {
@@ -116,6 +118,18 @@ void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
                "Blocks behind the first have weights of their own (default: one block, as in released heads)");
   flags.Value("--passes", "N", IntegerInto("--passes", 1, 64, &changes.passes),
               "Of eagle, eagle3 and redrafter: tokens ahead that are trained (default 1, 7 and 5)");
+  flags.Value(
+      "--lm-head", "KIND",
+      [&changes](const std::string& value) {
+        changes.shared_lm_head = ParseChoice("--lm-head", value, kLmHeads) == "shared";
+      },
+      "Of medusa, hydra and hydra++: own (one for each head) or shared (one for all; default own)");
+  flags.Value(
+      "--draft-vocab-size", "N",
+      [&wanted](const std::string& value) {
+        wanted.options.draft_vocab_size = static_cast<int32_t>(ParseInteger("--draft-vocab-size", value, 1, 1 << 30));
+      },
+      "Of eagle3: draft only the N tokens that are learned most often (default: all)");
   flags.Value("--epochs", "N", IntegerInto("--epochs", 1, 10000, &changes.epochs), "Times over the text");
   flags.Value("--lr", "X", NumberInto("--lr", 0, 10, &changes.rate), "Peak learning rate");
   flags.Value("--warmup-steps", "N", IntegerInto("--warmup-steps", 0, 1 << 30, &changes.warmup_steps),
@@ -205,6 +219,7 @@ train::HeadsToTrain HeadsOf(const std::string& arch, const Wanted& wanted) {
   Change(changes.layers, heads.shape.num_layers);
   Change(changes.hidden_offset, heads.shape.hidden_layer_offset);
   heads.shape.tied_blocks = !changes.untie;
+  heads.shape.shared_lm_head = changes.shared_lm_head;
   if (heads.recipe.num_passes > 0) Change(changes.passes, heads.recipe.num_passes);
   Change(changes.epochs, heads.recipe.epochs);
   Change(changes.rate, heads.recipe.peak_rate);
@@ -233,6 +248,10 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
       throw UserError(fmt::format("{} is missing", flag), "'hydrant train heads --help' explains");
   }
   CheckFolders(wanted.options.engine);
+  if (flags.Given("--draft-vocab-size") && std::ranges::find(wanted.archs, "eagle3") == wanted.archs.end()) {
+    throw UserError("--draft-vocab-size is for eagle3, whose files have a map of tokens",
+                    "other heads draft fewer tokens by 'hydrant run --draft-vocab', without training");
+  }
   const std::vector<std::string_view> archs = train::ArchNames();
   for (const std::string& arch : wanted.archs) {
     wanted.options.heads.push_back(HeadsOf(ParseChoice("--arch", arch, archs), wanted));

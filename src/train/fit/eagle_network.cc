@@ -12,8 +12,9 @@ namespace {
 
 class EagleNetwork : public Network {
  public:
-  EagleNetwork(const draft::HeadsInfo& info, const model::ModelConfig& base_config, const BaseTensors& base,
-               Parameters& parameters, at::Generator& random)
+  EagleNetwork(const draft::HeadsInfo& info, const std::vector<int32_t>& draft_vocab,
+               const model::ModelConfig& base_config, const BaseTensors& base, Parameters& parameters,
+               at::Generator& random)
       : base_(&base),
         is_third_(info.rows->Find(draft::eagle::kHiddenNorm) != nullptr),
         epsilon_(base_config.rms_norm_eps),
@@ -29,7 +30,12 @@ class EagleNetwork : public Network {
       target->fill_(1);
     }
     lm_head_ = TakeLayer(parameters, name(draft::kSharedLmHead), Start::kZeros, random);
-    lm_head_.weight.copy_(base.lm_head);
+    if (draft_vocab.empty()) {
+      lm_head_.weight.copy_(base.lm_head);
+      return;
+    }
+    tokens_ = at::tensor(draft_vocab, at::kLong);
+    lm_head_.weight.copy_(base.lm_head.index_select(0, tokens_));
   }
 
   std::vector<at::Tensor> States(const BatchTensors& batch, const PassOptions& options, int32_t depth) const override {
@@ -54,7 +60,7 @@ class EagleNetwork : public Network {
   }
 
   LmHead HeadAt(int32_t /*i*/) const override {
-    if (is_third_) return {.weight = lm_head_.weight, .bias = {}};
+    if (is_third_) return {.weight = lm_head_.weight, .bias = {}, .tokens = tokens_};
     return {.weight = base_->lm_head, .bias = {}};
   }
 
@@ -80,13 +86,15 @@ class EagleNetwork : public Network {
   LlamaLayer layer_;
   Layer fc_, lm_head_;
   at::Tensor input_norm_, hidden_norm_, norm_;
+  at::Tensor tokens_;  // LmHead::tokens
 };
 
 }  // namespace
 
-std::unique_ptr<Network> MakeEagleNetwork(const draft::HeadsInfo& info, const model::ModelConfig& base_config,
-                                          const BaseTensors& base, Parameters& parameters, at::Generator& random) {
-  return std::make_unique<EagleNetwork>(info, base_config, base, parameters, random);
+std::unique_ptr<Network> MakeEagleNetwork(const draft::HeadsInfo& info, const std::vector<int32_t>& draft_vocab,
+                                          const model::ModelConfig& base_config, const BaseTensors& base,
+                                          Parameters& parameters, at::Generator& random) {
+  return std::make_unique<EagleNetwork>(info, draft_vocab, base_config, base, parameters, random);
 }
 
 }  // namespace hydrant::train

@@ -36,7 +36,7 @@ void AddSums(const HeadSums& from, HeadSums& to) {
 HeadFit::HeadFit(FitOptions options, const model::ModelConfig& config, const BaseTensors& base)
     : options_(std::move(options)),
       base_(&base),
-      parameters_(RowsToTrain(options_.info, config, base.lm_head.size(0))),
+      parameters_(RowsToTrain(options_.info, config, options_.shape)),
       optimizer_({.beta1 = options_.recipe.beta1,
                   .beta2 = options_.recipe.beta2,
                   .epsilon = options_.recipe.epsilon,
@@ -52,7 +52,7 @@ HeadFit::HeadFit(FitOptions options, const model::ModelConfig& config, const Bas
         "redrafter are not");
   }
   at::Generator random = GeneratorFor(options_.seed, kForStart);
-  network_ = MakeNetwork(options_.info, config, base, parameters_, random);
+  network_ = MakeNetwork(options_.info, options_.shape.draft_vocab, config, base, parameters_, random);
 }
 
 int32_t HeadFit::depth() const {

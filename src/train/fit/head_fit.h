@@ -22,7 +22,8 @@
 namespace hydrant::train {
 
 struct FitOptions {
-  draft::HeadsInfo info;
+  draft::HeadsInfo info;  // DescribeHeads of the shape
+  HeadShape shape;
   Recipe recipe;
   uint64_t seed = 1;
   Precision precision = Precision::kF32;

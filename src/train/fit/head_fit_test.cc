@@ -42,6 +42,12 @@ std::vector<int32_t> SomeTokens(int32_t count, int32_t seed) {
   return tokens;
 }
 
+std::vector<int32_t> EveryThirdToken() {
+  std::vector<int32_t> tokens;
+  for (int32_t token = 1; token < 512; token += 3) tokens.push_back(token);
+  return tokens;
+}
+
 struct Sample {
   BatchTensors batch;
   at::Tensor final_hidden;
@@ -80,10 +86,15 @@ Recipe WithPasses(Recipe recipe, int32_t passes) {
 }
 
 // Values that are no longer those of the start, where many are zeros and gradients vanish.
-std::unique_ptr<HeadFit> StirredFit(Base& base, const std::string& arch, const Recipe& recipe, int32_t layers = 0) {
+std::unique_ptr<HeadFit> StirredFit(Base& base, const std::string& arch, const Recipe& recipe, int32_t layers = 0,
+                                    HeadShape like = {}) {
   const bool is_counted = arch == "medusa" || arch.starts_with("hydra");
-  const HeadShape shape{.arch = arch, .num_heads = is_counted ? kHeads : 0, .num_layers = is_counted ? layers : 0};
+  HeadShape shape = std::move(like);
+  shape.arch = arch;
+  shape.num_heads = is_counted ? kHeads : 0;
+  shape.num_layers = is_counted ? layers : 0;
   auto fit = std::make_unique<HeadFit>(FitOptions{.info = DescribeHeads(shape, base.loaded->weights.config),
+                                                  .shape = shape,
                                                   .recipe = WithPasses(recipe, is_counted ? 0 : kHeads),
                                                   .seed = 7,
                                                   .total_steps = 10},
@@ -94,8 +105,8 @@ std::unique_ptr<HeadFit> StirredFit(Base& base, const std::string& arch, const R
 }
 
 // The slope of the loss along a direction of one tensor, by differences and by the gradient.
-void CheckGradients(Base& base, const std::string& arch, const Recipe& recipe) {
-  const std::unique_ptr<HeadFit> fit = StirredFit(base, arch, recipe);
+void CheckGradients(Base& base, const std::string& arch, const Recipe& recipe, const HeadShape& like = {}) {
+  const std::unique_ptr<HeadFit> fit = StirredFit(base, arch, recipe, 0, like);
   const auto [batch, final_hidden] =
       MakeBatch(base, fit->options().info, {SomeTokens(17, 1), SomeTokens(9, 2), SomeTokens(12, 3)}, {1, 2});
   fit->AddGradient(batch, final_hidden, 0, CountLabels(batch, kHeads), false);
@@ -133,39 +144,63 @@ TEST(HeadFit, GradientsAreTheSlopesOfTheLoss) {
     recipe.reconstruction_weight = std::string(arch) == "redrafter" ? 0 : 0.3;
     CheckGradients(base, arch, recipe);
   }
+  recipe.reconstruction_weight = 0;
+  HeadShape shared, few;
+  shared.shared_lm_head = true;
+  CheckGradients(base, "hydra", recipe, shared);
+  few.draft_vocab = EveryThirdToken();
+  CheckGradients(base, "eagle3", recipe, few);
+  recipe.label_weight = 0;
+  CheckGradients(base, "eagle3", recipe, few);
   recipe.reconstruction_weight = 0.3;
   EXPECT_THROW(StirredFit(base, "redrafter", recipe), UserError);
 }
 
-TEST(HeadFit, LogitsAreThoseOfTheDrafterOnTheWrittenFiles) {
-  for (const char* arch : kArchs) {
-    for (const HeadFile file : {HeadFile::kTorch, HeadFile::kSafetensors}) {
-      test::TempDir dir;
-      Base base;
-      const std::unique_ptr<HeadFit> fit = StirredFit(base, arch, PlainRecipe(), 4);
-      WriteHeads(fit->options().info, base.loaded->weights.config, fit->Tensors(),
-                 {.folder = dir.path(), .file = file, .dtype = DType::kF32, .base = "base_mha"});
-      Base drafting(dir.path());
-      for (const int32_t length : {1, 2, 20, 40}) {
-        std::vector<int32_t> text = SomeTokens(length, 5);
-        const std::vector<int32_t> path = {17, 200};
-        const eval::EvalLogitsResult expected = eval::EvalLogits(*drafting.loaded, text, path);
-        text.push_back(expected.root);
-        text.insert(text.end(), path.begin(), path.end());
-        text.push_back(3);
-        // A shorter text shares the row, and must not be seen.
-        const auto [batch, final_hidden] = MakeBatch(base, fit->options().info, {SomeTokens(7, 1), text}, {2});
-        for (int32_t i = 0; i < kHeads; ++i) {
-          const at::Tensor row = fit->Logits(batch, i)[7 + length - 1].contiguous();
-          const float* logits = row.data_ptr<float>();
-          double distance = 0;
-          for (int64_t v = 0; v < expected.head_logits.cols(); ++v) {
-            distance = std::max<double>(distance, std::abs(logits[v] - expected.head_logits.row(i)[v]));
-          }
-          EXPECT_LT(distance, 1e-4) << arch << ", head " << i << " after " << length << " tokens";
-        }
-      }
+// The largest distance of two rows of logits, of which the first is about `tokens` alone where there are any.
+double DistanceOf(const at::Tensor& found, std::span<const float> expected, const std::vector<int32_t>& tokens) {
+  const at::Tensor row = found.contiguous();
+  const float* logits = row.data_ptr<float>();
+  double distance = 0;
+  for (int64_t r = 0; r < row.numel(); ++r) {
+    const auto token = tokens.empty() ? static_cast<size_t>(r) : static_cast<size_t>(tokens[static_cast<size_t>(r)]);
+    distance = std::max<double>(distance, std::abs(logits[r] - expected[token]));
+  }
+  return distance;
+}
+
+void CheckLogits(const std::string& arch, HeadFile file, const HeadShape& like) {
+  const test::TempDir dir;
+  Base base;
+  const std::unique_ptr<HeadFit> fit = StirredFit(base, arch, PlainRecipe(), 4, like);
+  WriteHeads(
+      fit->options().info, base.loaded->weights.config, fit->Tensors(),
+      {.folder = dir.path(), .file = file, .dtype = DType::kF32, .base = "base_mha", .draft_vocab = like.draft_vocab});
+  Base drafting(dir.path());
+  for (const int32_t length : {1, 2, 20, 40}) {
+    std::vector<int32_t> text = SomeTokens(length, 5);
+    const std::vector<int32_t> path = {17, 200};
+    const eval::EvalLogitsResult expected = eval::EvalLogits(*drafting.loaded, text, path);
+    text.push_back(expected.root);
+    text.insert(text.end(), path.begin(), path.end());
+    text.push_back(3);
+    // A shorter text shares the row, and must not be seen.
+    const auto [batch, final_hidden] = MakeBatch(base, fit->options().info, {SomeTokens(7, 1), text}, {2});
+    for (int32_t i = 0; i < kHeads; ++i) {
+      const double distance =
+          DistanceOf(fit->Logits(batch, i)[7 + length - 1], expected.head_logits.row_span(i), like.draft_vocab);
+      EXPECT_LT(distance, 1e-4) << arch << ", head " << i << " after " << length << " tokens";
     }
+  }
+}
+
+TEST(HeadFit, LogitsAreThoseOfTheDrafterOnTheWrittenFiles) {
+  for (const HeadFile file : {HeadFile::kTorch, HeadFile::kSafetensors}) {
+    for (const char* arch : kArchs) CheckLogits(arch, file, {});
+    HeadShape shared, few;
+    shared.shared_lm_head = true;
+    for (const char* arch : {"medusa", "hydra++"}) CheckLogits(arch, file, shared);
+    few.draft_vocab = EveryThirdToken();
+    CheckLogits("eagle3", file, few);
   }
 }
 

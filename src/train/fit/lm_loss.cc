@@ -38,12 +38,17 @@ class Loss {
       if (options.with_gradient) result_.state_gradients.push_back(at::zeros_like(states_.back()));
     }
     result_.heads.resize(states.size());
+    tokens_ = lm_heads_.front().tokens;
+    if (!tokens_.defined()) return;
+    row_of_ = at::full({base_lm_head.size(0)}, -1, at::kLong);
+    row_of_.index_copy_(0, tokens_, at::arange(tokens_.numel(), at::kLong));
   }
 
   LossResult Run() {
     const at::Tensor places = LabelPlaces(batch_);
     for (int64_t begin = 0; begin < places.numel(); begin += options_.chunk) {
-      const Chunk chunk = MakeChunk(places.narrow(0, begin, std::min(options_.chunk, places.numel() - begin)));
+      Chunk chunk = MakeChunk(places.narrow(0, begin, std::min(options_.chunk, places.numel() - begin)));
+      if (tokens_.defined()) chunk = InDraftVocab(chunk);
       for (size_t i = 0; i < states_.size(); ++i) AddHead(i, chunk);
     }
     for (size_t i = 0; i < states_.size(); ++i) {
@@ -70,24 +75,42 @@ class Loss {
                 .position = batch_.position.index_select(0, places),
                 .teacher = {},
                 .choice = {}};
-    if (options_.objective.teacher_weight == 0 && !options_.with_agreement) return chunk;
-    const at::Tensor logits = Times(final_hidden_.index_select(0, places - 1), base_lm_head_);
-    if (options_.with_agreement) chunk.choice = logits.argmax(-1);
-    if (options_.objective.teacher_weight != 0) chunk.teacher = at::softmax(logits, -1);
+    if (options_.objective.teacher_weight == 0 && !options_.with_agreement && !tokens_.defined()) return chunk;
+    at::Tensor logits = Times(final_hidden_.index_select(0, places - 1), base_lm_head_);
+    if (options_.with_agreement || tokens_.defined()) chunk.choice = logits.argmax(-1);
+    if (options_.objective.teacher_weight == 0) return chunk;
+    // Heads that draft fewer tokens learn the base's distribution over these alone.
+    if (tokens_.defined()) logits = logits.index_select(1, tokens_);
+    chunk.teacher = at::softmax(logits, -1);
     return chunk;
   }
 
-  // The labels of the chunk that head `i` can predict: they have enough tokens before them.
-  static Chunk PartFor(int64_t shift, const Chunk& chunk) {
-    const at::Tensor fits = chunk.position.ge(shift);
-    if (fits.all().item<bool>()) return chunk;
-    const at::Tensor kept = fits.nonzero().squeeze(1);
+  // With rows of the lm heads in place of tokens. Left out are labels that the heads do not draft: the text's tokens
+  // where these are learned, else the base's choices, as SafeAILab/EAGLE does.
+  Chunk InDraftVocab(const Chunk& chunk) const {
+    const at::Tensor labels = row_of_.index_select(0, chunk.labels), choice = row_of_.index_select(0, chunk.choice);
+    const at::Tensor decides = options_.objective.label_weight != 0 ? labels : choice;
+    Chunk kept = Select(chunk, decides.ge(0).nonzero().squeeze(1));
+    // -1 is no row; where such a label does not decide it only must not be found.
+    kept.labels = row_of_.index_select(0, kept.labels);
+    kept.choice = row_of_.index_select(0, kept.choice);
+    return kept;
+  }
+
+  static Chunk Select(const Chunk& chunk, const at::Tensor& kept) {
     const auto select = [&kept](const at::Tensor& t) { return t.defined() ? t.index_select(0, kept) : t; };
     return {.places = select(chunk.places),
             .labels = select(chunk.labels),
             .position = select(chunk.position),
             .teacher = select(chunk.teacher),
             .choice = select(chunk.choice)};
+  }
+
+  // The labels of the chunk that head `i` can predict: they have enough tokens before them.
+  static Chunk PartFor(int64_t shift, const Chunk& chunk) {
+    const at::Tensor fits = chunk.position.ge(shift);
+    if (fits.all().item<bool>()) return chunk;
+    return Select(chunk, fits.nonzero().squeeze(1));
   }
 
   void AddHead(size_t i, const Chunk& whole) {
@@ -105,9 +128,10 @@ class Loss {
 
   void AddSums(size_t i, const Chunk& chunk, const at::Tensor& logits, const at::Tensor& sums) {
     HeadSums& head = result_.heads[i];
-    const at::Tensor of_label = logits.gather(1, chunk.labels.unsqueeze(1));
     head.count += static_cast<double>(chunk.places.numel());
-    head.label_loss += (sums - of_label).sum().item<double>();
+    if (!tokens_.defined() || options_.objective.label_weight != 0) {
+      head.label_loss += (sums - logits.gather(1, chunk.labels.unsqueeze(1))).sum().item<double>();
+    }
     if (chunk.teacher.defined()) {
       const at::Tensor expected = chunk.teacher.mul(logits).sum(-1, /*keepdim=*/true);
       head.teacher_loss += (sums - expected).sum().item<double>();
@@ -146,6 +170,7 @@ class Loss {
   const BatchTensors& batch_;
   const LossOptions& options_;
   at::Tensor final_hidden_, base_lm_head_;
+  at::Tensor tokens_, row_of_;  // LmHead::tokens; [V] the row of a token, or -1. Undefined: all tokens
   std::vector<at::Tensor> states_, prepared_;
   std::vector<LmHead> lm_heads_;
   std::vector<double> scales_;

@@ -74,9 +74,12 @@ at::Tensor Through(const Layer& layer, const at::Tensor& x, Precision precision)
   return Product(x, layer.weight, layer.bias, precision);
 }
 
-std::unique_ptr<Network> MakeNetwork(const draft::HeadsInfo& info, const model::ModelConfig& base_config,
-                                     const BaseTensors& base, Parameters& parameters, at::Generator& random) {
-  if (info.kind == &draft::kEagleKind) return MakeEagleNetwork(info, base_config, base, parameters, random);
+std::unique_ptr<Network> MakeNetwork(const draft::HeadsInfo& info, const std::vector<int32_t>& draft_vocab,
+                                     const model::ModelConfig& base_config, const BaseTensors& base,
+                                     Parameters& parameters, at::Generator& random) {
+  if (info.kind == &draft::kEagleKind) {
+    return MakeEagleNetwork(info, draft_vocab, base_config, base, parameters, random);
+  }
   if (info.kind == &draft::kRedrafterKind) return MakeRedrafterNetwork(info, base, parameters, random);
   return MakeResidualHeads(info, base_config, base, parameters, random);
 }

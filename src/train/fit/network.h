@@ -55,8 +55,9 @@ at::Tensor Through(const Layer& layer, const at::Tensor& x, Precision precision)
 
 // One lm head, or the base's.
 struct LmHead {
-  at::Tensor weight;  // [V', D]; a leaf with a gradient where it is trained
-  at::Tensor bias;    // [V'], or undefined
+  at::Tensor weight;       // [V', D]; a leaf with a gradient where it is trained
+  at::Tensor bias;         // [V'], or undefined
+  at::Tensor tokens = {};  // [V'] i64, ascending: row j is the logit of tokens[j]; undefined: of j
 };
 
 class Network {
@@ -71,8 +72,9 @@ class Network {
 };
 
 // `parameters` and `base` must outlive it. The values of `parameters` are set as their authors' code does, by `random`:
-// lm heads start as the base's, residual blocks as nothing but their residual.
-std::unique_ptr<Network> MakeNetwork(const draft::HeadsInfo& info, const model::ModelConfig& base_config,
-                                     const BaseTensors& base, Parameters& parameters, at::Generator& random);
+// lm heads start as the base's, residual blocks as nothing but their residual. `draft_vocab`: HeadShape's.
+std::unique_ptr<Network> MakeNetwork(const draft::HeadsInfo& info, const std::vector<int32_t>& draft_vocab,
+                                     const model::ModelConfig& base_config, const BaseTensors& base,
+                                     Parameters& parameters, at::Generator& random);
 
 }  // namespace hydrant::train

@@ -16,6 +16,7 @@
 #include "base/paths.h"
 #include "checkpoint/content_hash.h"
 #include "checkpoint/tensor_source.h"
+#include "draft/heads/draft_vocab.h"
 #include "hydrant/error.h"
 #include "kernels/cpu_features.h"
 #include "load/loaded_model.h"
@@ -56,6 +57,7 @@ void CheckOptions(const TrainHeadsOptions& options) {
   check("rows", options.rows, 1, 1 << 16);
   check("log_every", options.log_every, 1, 1 << 30);
   check("save_every", options.save_every, 1, 1 << 30);
+  check("draft_vocab_size", options.draft_vocab_size, 0, 1 << 30);
   check("eval_every", options.eval_every, 0, 1 << 30);
   check("eval_texts", options.eval_texts, 1, 1 << 16);
   check("eval_tokens", options.eval_tokens, 2, 1 << 16);
@@ -91,7 +93,9 @@ Json SettingsOf(const HeadShape& shape, const draft::HeadsInfo& info) {
           {"num_heads", info.num_heads},
           {"num_layers", info.num_layers},
           {"tied_blocks", info.tied_blocks},
-          {"hidden_layer_offset", info.hidden_layer_offset}};
+          {"hidden_layer_offset", info.hidden_layer_offset},
+          {"shared_lm_head", shape.shared_lm_head},
+          {"draft_vocab", shape.draft_vocab.size()}};
 }
 
 class Run {
@@ -204,11 +208,16 @@ class Run {
                  {"held_out", held_out_.size()},
                  {"precision", precision_ == Precision::kBF16 ? "bf16" : "f32"},
                  {"heads", Json::array()}};
-    for (const HeadsToTrain& heads : options_.heads) {
-      const draft::HeadsInfo info = DescribeHeads(heads.shape, loaded_->weights.config);
+    for (HeadsToTrain heads : options_.heads) {
+      if (heads.shape.arch == "eagle3") heads.shape.draft_vocab = DraftVocab();
+      draft::HeadsInfo info = DescribeHeads(heads.shape, loaded_->weights.config);
+      if (info.base_model.empty()) {
+        info.base_model = std::filesystem::weakly_canonical(options_.engine.model).filename().string();
+      }
       const int64_t steps = StepsOf(heads.recipe.epochs);
       all_steps_ = std::max(all_steps_, steps);
       owned_.push_back(std::make_unique<HeadFit>(FitOptions{.info = info,
+                                                            .shape = heads.shape,
                                                             .recipe = heads.recipe,
                                                             .seed = options_.seed,
                                                             .precision = precision_,
@@ -331,6 +340,15 @@ class Run {
   }
 
   // The parameters are spoilt then: the checkpoint on the disk is the last good one.
+  std::vector<int32_t> DraftVocab() const {
+    if (options_.draft_vocab_size == 0) return {};
+    std::vector<int32_t> learned;
+    for (size_t i = 0; i < data_.tokens.size(); ++i) {
+      if (data_.learned[i] != 0) learned.push_back(data_.tokens[i]);
+    }
+    return draft::MostFrequentTokens(learned, options_.draft_vocab_size, loaded_->weights.config.vocab_size);
+  }
+
   static void CheckFinite(const std::string& name, const StepFigures& figures) {
     if (std::isfinite(figures.loss) && std::isfinite(figures.gradient_norm)) return;
     throw UserError("the loss of " + name + " is no finite number any more",
@@ -397,7 +415,8 @@ class Run {
                  {.folder = report_.heads[f].folder,
                   .file = options_.file,
                   .dtype = options_.dtype,
-                  .base = fit.options().info.base_model});
+                  .base = fit.options().info.base_model,
+                  .draft_vocab = fit.options().shape.draft_vocab});
     }
   }
 

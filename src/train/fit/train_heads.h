@@ -36,6 +36,8 @@ struct TrainHeadsOptions {
   std::string template_name = {};  // of conversations; empty: the base's own
   std::string out;                 // folder
   std::vector<HeadsToTrain> heads;
+  // Of eagle3: so many of the tokens that are learned most often are drafted; 0: all tokens of the base.
+  int32_t draft_vocab_size = 0;
   int64_t tokens = 0;        // of an epoch at least; 0: all that there are
   int32_t row_tokens = 256;  // the longest text that the base is shown
   int32_t rows = 8;          // of a batch
