@@ -285,7 +285,9 @@ void PrintReport(const train::TrainHeadsReport& report, bool json) {
     std::string figures;
     if (report.tokens > 0) figures += fmt::format(", loss {:.3f}", heads.loss);
     if (heads.tokens_per_step > 0) {
-      figures += fmt::format(", {:.3f} +- {:.3f} tokens per step", heads.tokens_per_step, heads.standard_error);
+      figures +=
+          fmt::format(", {:.3f}{} tokens per step", heads.tokens_per_step,
+                      std::isfinite(heads.standard_error) ? fmt::format(" +- {:.3f}", heads.standard_error) : "");
     }
     Print(fmt::format("{}: {}{}\n", EscapedName(heads.folder), heads.arch, figures));
   }
