@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -62,6 +63,24 @@ TEST(TrainCommandsTest, MakesFoldersThatDraft) {
     EXPECT_NE(run.at("drafter"), "none") << name;
   }
   EXPECT_THAT(ReadBack(heads + "training/metrics.jsonl"), HasSubstr("\"tokens_per_step\""));
+}
+
+// Where Python has PyTorch.
+TEST(TrainCommandsTest, PyTorchReadsTheFiles) {
+  HYDRANT_NEED_TRAINING();
+  if (system("python3 -c 'import torch' >/dev/null 2>&1") != 0) GTEST_SKIP() << "skipped: python3 has no torch";
+  const TempDir dir;
+  const std::string text = dir.Write("story.txt", Story(80));
+  ASSERT_EQ(Hydrant(TrainArgs(dir, {"--arch", "hydra++", "--data", text})).code, 0);
+  const std::string script = dir.Write("read.py",
+                                       "import sys, torch\n"
+                                       "tensors = torch.load(sys.argv[1], weights_only=True)\n"
+                                       "a, b = (tensors[f'hydra_mlp.2.{i}.linear.weight'] for i in (3, 7))\n"
+                                       "assert a.data_ptr() == b.data_ptr() and a.shape == (256, 256)\n"
+                                       "assert tensors['hydra_lm_head.3.1.weight'].shape == (4096, 256)\n"
+                                       "assert all(t.isfinite().all() for t in tensors.values())\n");
+  const std::string command = "python3 " + script + " " + dir.path() + "/heads/hydra_lm_head.pt";
+  EXPECT_EQ(system(command.c_str()), 0);
 }
 
 TEST(TrainCommandsTest, GoesOnWithTheSameRunOnly) {
