@@ -25,6 +25,7 @@
 #include "train/data/segments.h"
 #include "train/data/token_data.h"
 #include "train/evaluation.h"
+#include "train/fit/blas.h"
 #include "train/fit/checkpoint.h"
 #include "train/fit/head_fit.h"
 #include "train/fit/metrics.h"
@@ -148,6 +149,10 @@ class Run {
     Stage("loading", 0);
     loaded_ = load::LoadModel(options_.engine);
     at::set_num_threads(loaded_->pool->num_threads());
+    if (IsReferenceBlas(BlasFile()) && options_.warn) {
+      options_.warn("libtorch multiplies with the reference BLAS (" + BlasFile() +
+                    "), which is some thirty times as slow as others; on Debian install libopenblas0-pthread");
+    }
     base_ = TakeBaseTensors(loaded_->weights);
     const int64_t most = loaded_->weights.config.max_positions;
     if (options_.row_tokens > most) {
