@@ -66,18 +66,13 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-CoreOrder AllowedCores() {
-  return CoresFirst(AllowedCpus(), [](int cpu) {
-    return FirstLine("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
-  });
-}
-
-void PinTo(std::thread& thread, int cpu) {
-  std::vector<cpu_set_t> mask(static_cast<size_t>(cpu) / CPU_SETSIZE + 1);
+void PinTo(pthread_t thread, const std::vector<int>& cpus) {
+  const int largest = *std::max_element(cpus.begin(), cpus.end());
+  std::vector<cpu_set_t> mask(static_cast<size_t>(largest) / CPU_SETSIZE + 1);
   const size_t bytes = mask.size() * sizeof(cpu_set_t);
-  CPU_SET_S(static_cast<size_t>(cpu), bytes, mask.data());
+  for (const int cpu : cpus) CPU_SET_S(static_cast<size_t>(cpu), bytes, mask.data());
   // Without the right to pin, the thread runs unpinned: slower at most.
-  static_cast<void>(pthread_setaffinity_np(thread.native_handle(), bytes, mask.data()));
+  static_cast<void>(pthread_setaffinity_np(thread, bytes, mask.data()));
 }
 
 // The tightest cpu.max from this process's cgroup up to the root; 0 = none.
@@ -128,7 +123,7 @@ ThreadPool::ThreadPool(int num_threads, bool pin) : num_threads_(num_threads) {
     workers_.reserve(static_cast<size_t>(num_threads) - 1);
     for (int i = 1; i < num_threads; ++i) {
       workers_.emplace_back([this, i] { WorkerLoop(i); });
-      if (can_pin) PinTo(workers_.back(), cpus[static_cast<size_t>(i)]);
+      if (can_pin) PinTo(workers_.back().native_handle(), {cpus[static_cast<size_t>(i)]});
     }
   } catch (const std::system_error& error) {
     const size_t started = workers_.size() + 1;
@@ -326,6 +321,16 @@ CoreOrder CoresFirst(const std::vector<int>& cpus, const std::function<std::stri
   order.num_cores = static_cast<int>(order.cpus.size());
   order.cpus.insert(order.cpus.end(), others.begin(), others.end());
   return order;
+}
+
+CoreOrder AllowedCores() {
+  return CoresFirst(AllowedCpus(), [](int cpu) {
+    return FirstLine("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+  });
+}
+
+void KeepTo(const std::vector<int>& cpus) {
+  if (!cpus.empty()) PinTo(pthread_self(), cpus);
 }
 
 int DefaultThreads() {

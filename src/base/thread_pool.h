@@ -195,6 +195,12 @@ struct CoreOrder {
 // that is not known: then the CPU is a core.
 CoreOrder CoresFirst(const std::vector<int>& cpus, const std::function<std::string(int cpu)>& siblings);
 
+// Those that the calling thread may use.
+CoreOrder AllowedCores();
+
+// The calling thread, and threads that it starts later, keep to these CPUs. Without the right to do so they stay free.
+void KeepTo(const std::vector<int>& cpus);
+
 // CPUs' worth of a cgroup v2 `cpu.max` text ("200000 100000" is 2), rounded up; 0 when there is no limit or no sense in
 // it.
 int CpusOfQuota(std::string_view cpu_max);
