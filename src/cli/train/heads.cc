@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -21,6 +23,7 @@
 #include "cli/terminal/terminal.h"
 #include "cli/train/train.h"
 #include "hydrant/error.h"
+#include "parallel/mpi/make_communicator.h"
 #include "train/fit/train_heads.h"
 
 namespace hydrant::cli {
@@ -37,12 +40,18 @@ constexpr const char* kExamples =
     "  hydrant train heads --arch medusa,hydra,hydra++ --base models/tale-14m --data book1.txt --data book2.txt \\\n"
     "      --tokens 2000000 --seq-len 256 --out heads\n"
     "  hydrant train heads --arch hydra++ --base vicuna-7b --data sharegpt.jsonl --out my-heads --resume\n"
+    "  mpirun -n 2 --bind-to numa hydrant train heads --arch hydra++ --base vicuna-7b --data sharegpt.jsonl --out "
+    "my-heads\n"
     "  hydrant run --model vicuna-7b --draft my-heads --prompt 'Name three rivers.'\n";
 
 constexpr std::array<std::string_view, 3> kPrecisions = {"auto", "f32", "bf16"};
 constexpr std::array<std::string_view, 2> kFiles = {"pt", "safetensors"};
 constexpr std::array<std::string_view, 2> kLmHeads = {"own", "shared"};
 constexpr std::array<std::string_view, 3> kTypes = {"bf16", "f16", "f32"};
+
+// A rank without a row in a batch waits for a whole step of the others, and all wait while rank 0 writes a checkpoint:
+// minutes with a large base. A process that dies ends the job without any wait.
+constexpr std::chrono::minutes kRankLimit{30};
 
 // What flags say of every kind of heads; unset: as the recipe has it.
 struct Changes {
@@ -300,11 +309,15 @@ void PrintReport(const train::TrainHeadsReport& report, bool json) {
 }  // namespace
 
 int TrainHeads(const std::vector<std::string>& args) {
+  // First of all, so that what is wrong with flags is told once.
+  const std::unique_ptr<parallel::Communicator> ranks = parallel::MakeCommunicator(
+      "auto", {.limit = kRankLimit, .on_abort = [](const std::string& text) { PrintError(ErrorText(text, "")); }});
   Wanted wanted;
   if (!ParseFlags(args, wanted)) return kExitOk;
   Progress progress("training");
   train::TrainHeadsOptions& options = wanted.options;
   options.stop = StopFlag();
+  options.ranks = ranks.get();
   options.warn = [](const std::string& text) { PrintWarnings({text}); };
   options.note = [&progress](const std::string& text) {
     progress.Clear();
@@ -319,11 +332,12 @@ int TrainHeads(const std::vector<std::string>& args) {
                                        now.tokens_per_second, TimeText(now.seconds_left), words));
   };
   const train::TrainHeadsReport report = train::TrainHeads(options);
+  const int code = !report.stopped ? kExitOk : Interrupted() ? InterruptedExit() : kExitInterrupted;
+  if (ranks->rank() != 0) return code;
   progress.Clear();
   PrintReport(report, wanted.json);
-  if (!report.stopped) return kExitOk;
-  PrintError("Stopped, and saved; --resume goes on.\n");
-  return InterruptedExit();
+  if (report.stopped) PrintError("Stopped, and saved; --resume goes on.\n");
+  return code;
 }
 
 }  // namespace hydrant::cli

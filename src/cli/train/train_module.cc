@@ -8,6 +8,7 @@
 #include "cli/terminal/errors.h"
 #include "cli/terminal/terminal.h"
 #include "cli/train/train.h"
+#include "parallel/mpi/make_communicator.h"
 
 namespace hydrant::cli {
 namespace {
@@ -22,10 +23,13 @@ constexpr std::array<Command, 1> kCommands = {{
 // The module has copies of its own of everything, also of what a signal sets.
 extern "C" __attribute__((visibility("default"))) int HydrantTrainMain(int count, const char* const* words) {
   hydrant::cli::InstallSignalHandlers();
+  int code = hydrant::cli::kExitOk;
   try {
-    return hydrant::cli::Dispatch("hydrant train", hydrant::cli::kCommands,
+    code = hydrant::cli::Dispatch("hydrant train", hydrant::cli::kCommands,
                                   std::vector<std::string>(words, words + count), "Fit draft heads to a base model.\n");
   } catch (...) {
-    return hydrant::cli::ReportException();
+    code = hydrant::cli::ReportException();
   }
+  hydrant::parallel::LeaveRanks(code);
+  return code;
 }

@@ -36,10 +36,10 @@ void AdamW::Step(Parameters& parameters, double rate, int64_t t) {
   });
 }
 
-double ClipGradients(Parameters& parameters, double largest) {
-  const double norm = parameters.gradients().norm().item<double>();
+double GradientNorm(const Parameters& parameters) { return parameters.gradients().norm().item<double>(); }
+
+void ClipGradients(Parameters& parameters, double norm, double largest) {
   if (largest > 0 && norm > largest) parameters.gradients().mul_(largest / norm);
-  return norm;
 }
 
 }  // namespace hydrant::train

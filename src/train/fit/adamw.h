@@ -30,7 +30,8 @@ class AdamW {
   at::Tensor mean_, variance_;
 };
 
-// Scales the gradients down where their norm is larger. Returns the norm before. 0: only measures.
-double ClipGradients(Parameters& parameters, double largest);
+double GradientNorm(const Parameters& parameters);
+// Scales gradients of that norm down where it is larger. 0: never.
+void ClipGradients(Parameters& parameters, double norm, double largest);
 
 }  // namespace hydrant::train

@@ -21,6 +21,9 @@ at::Generator GeneratorFor(uint64_t seed, uint64_t use) {
 
 constexpr uint64_t kForStart = ~uint64_t{0};
 
+// Rank 0 draws what a run of one process does. Checkpoints count up to 2^40 steps.
+uint64_t UseOf(int64_t step, int rank) { return static_cast<uint64_t>(step) | static_cast<uint64_t>(rank) << 40; }
+
 void AddSums(const HeadSums& from, HeadSums& to) {
   to.count += from.count;
   to.label_loss += from.label_loss;
@@ -72,7 +75,7 @@ LossOptions HeadFit::LossOf(const std::vector<double>& counts, bool with_gradien
 
 void HeadFit::AddGradient(const BatchTensors& batch, const at::Tensor& final_hidden, int64_t step,
                           const std::vector<double>& counts, bool with_agreement) {
-  at::Generator random = GeneratorFor(options_.seed, static_cast<uint64_t>(step));
+  at::Generator random = GeneratorFor(options_.seed, UseOf(step, options_.rank));
   const PassOptions pass{.precision = options_.precision,
                          .dropout = options_.recipe.dropout,
                          .noise_alpha = options_.recipe.noise_alpha,
@@ -111,11 +114,36 @@ at::Tensor HeadFit::Reconstruction(const std::vector<at::Tensor>& states, const 
   return sum;
 }
 
+void HeadFit::SumOver(parallel::Communicator& ranks) {
+  if (ranks.size() == 1) return;
+  ranks.TreeSum(std::span(parameters_.gradients().data_ptr<float>(), static_cast<size_t>(parameters_.size())));
+  sums_.heads.resize(static_cast<size_t>(depth()));  // a rank without rows has none
+  const auto each = [&](const auto& take) {
+    take(sums_.loss);
+    for (HeadSums& head : sums_.heads) {
+      for (double* sum : {&head.count, &head.label_loss, &head.teacher_loss}) take(*sum);
+      for (double& sum : head.in_label) take(sum);
+      for (double& sum : head.in_teacher) take(sum);
+    }
+  };
+  std::vector<double> figures;
+  each([&](double sum) { figures.push_back(sum); });
+  ranks.TreeSum(std::span(figures));
+  size_t next = 0;
+  each([&](double& sum) { sum = figures[next++]; });
+  // libtorch adds squares in an order that depends on the number of threads and on the CPU, so one rank's norm is
+  // taken.
+  norm_ = GradientNorm(parameters_);
+  ranks.Broadcast(parallel::BytesOf(std::span(&*norm_, 1)), 0);
+}
+
 StepFigures HeadFit::Step(int64_t step) {
   StepFigures figures{.loss = sums_.loss,
                       .rate = schedule_.At(step),
-                      .gradient_norm = ClipGradients(parameters_, options_.recipe.clip),
+                      .gradient_norm = norm_ ? *norm_ : GradientNorm(parameters_),
                       .heads = std::move(sums_.heads)};
+  ClipGradients(parameters_, figures.gradient_norm, options_.recipe.clip);
+  norm_.reset();
   optimizer_.Step(parameters_, figures.rate, step + 1);
   sums_ = {};
   return figures;

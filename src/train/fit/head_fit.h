@@ -6,11 +6,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "draft/heads/head_tensors.h"
 #include "model/model_config.h"
+#include "parallel/communicator.h"
 #include "train/fit/adamw.h"
 #include "train/fit/lm_loss.h"
 #include "train/fit/network.h"
@@ -28,6 +30,7 @@ struct FitOptions {
   uint64_t seed = 1;
   Precision precision = Precision::kF32;
   int64_t total_steps = 1;
+  int rank = 0;  // each draws dropout and noise of its own
 };
 
 struct StepFigures {
@@ -45,6 +48,8 @@ class HeadFit {
   // Adds the gradient of a batch, whose labels count as the whole batch's: `counts` (LossOptions::counts).
   void AddGradient(const BatchTensors& batch, const at::Tensor& final_hidden, int64_t step,
                    const std::vector<double>& counts, bool with_agreement);
+  // Adds what the other ranks have added since the last step. Then Step does the same on all of them.
+  void SumOver(parallel::Communicator& ranks);
   // Changes the parameters by what was added since the last step.
   StepFigures Step(int64_t step);
   // The loss without a gradient, dropout or noise.
@@ -71,7 +76,8 @@ class HeadFit {
   std::unique_ptr<Network> network_;
   AdamW optimizer_;
   Schedule schedule_;
-  LossResult sums_;  // since the last step
+  LossResult sums_;             // since the last step
+  std::optional<double> norm_;  // of the gradient, where ranks have agreed on it
 };
 
 }  // namespace hydrant::train

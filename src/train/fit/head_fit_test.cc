@@ -234,5 +234,24 @@ TEST(HeadFit, GoesOnFromACheckpointBitForBit) {
   EXPECT_THROW(ReadCheckpoint(file, {{"hydra", second.get()}}, base::Json{{"seed", 1}}), FileError);
 }
 
+TEST(HeadFit, RanksDrawTheirOwnDropout) {
+  Base base;
+  Recipe recipe = PlainRecipe();
+  recipe.dropout = 0.5;
+  const auto gradients = [&](int rank) {
+    const HeadShape shape{.arch = "hydra", .num_heads = kHeads};
+    const draft::HeadsInfo info = DescribeHeads(shape, base.loaded->weights.config);
+    HeadFit fit({.info = info, .shape = shape, .recipe = recipe, .rank = rank}, base.loaded->weights.config,
+                base.tensors);
+    const Sample sample = MakeBatch(base, info, {SomeTokens(17, 1), SomeTokens(9, 2)}, {1, 1});
+    fit.AddGradient(sample.batch, sample.final_hidden, 0, CountLabels(sample.batch, kHeads), false);
+    return fit.parameters().gradients().clone();
+  };
+  const at::Tensor first = gradients(0);
+  EXPECT_FALSE(first.equal(gradients(1)));
+  EXPECT_TRUE(first.equal(gradients(0)));
+  EXPECT_TRUE(gradients(2).equal(gradients(2)));
+}
+
 }  // namespace
 }  // namespace hydrant::train::head_fit_test

@@ -28,6 +28,7 @@ class Parameters {
   at::Tensor& values() { return values_; }  // [P] f32
   const at::Tensor& values() const { return values_; }
   at::Tensor& gradients() { return gradients_; }  // [P] f32
+  const at::Tensor& gradients() const { return gradients_; }
   // 1 where weight decay applies: matrices, not biases or norms. [P]
   const at::Tensor& decays() const { return decays_; }
   int64_t size() const { return values_.numel(); }

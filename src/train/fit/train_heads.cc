@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/fit/train_heads.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -20,6 +18,7 @@
 #include "hydrant/error.h"
 #include "kernels/cpu_features.h"
 #include "load/loaded_model.h"
+#include "parallel/cores.h"
 #include "tokenizer/chat/chat_template.h"
 #include "train/data/batches.h"
 #include "train/data/segments.h"
@@ -29,6 +28,7 @@
 #include "train/fit/checkpoint.h"
 #include "train/fit/head_fit.h"
 #include "train/fit/metrics.h"
+#include "train/fit/ranks.h"
 #include "train/run_lock.h"
 #include "train/state_source.h"
 
@@ -102,15 +102,21 @@ Json SettingsOf(const HeadShape& shape, const draft::HeadsInfo& info) {
 class Run {
  public:
   explicit Run(const TrainHeadsOptions& options)
-      : options_(options), precision_(PrecisionNamed(options.precision)), record_(options.out + "/training") {}
+      : options_(options),
+        alone_(parallel::MakeSingle()),
+        ranks_(options.ranks != nullptr ? *options.ranks : *alone_),
+        is_first_(ranks_.rank() == 0),
+        precision_(PrecisionNamed(options.precision)),
+        record_(options.out + "/training") {}
 
   TrainHeadsReport Train() {
-    PrepareFolder();
+    if (is_first_) PrepareFolder();
     LoadBase();
     ReadData();
     MakeFits();
-    if (options_.resume) step_ = ReadCheckpoint(CheckpointFile(), fits_, settings_);
-    metrics_ = std::make_unique<MetricsFile>(record_ + "/metrics.jsonl", step_);
+    if (options_.resume && is_first_) step_ = ReadCheckpoint(CheckpointFile(), fits_, settings_);
+    TakeStart(ranks_, fits_, step_);
+    if (is_first_) metrics_ = std::make_unique<MetricsFile>(record_ + "/metrics.jsonl", step_);
     started_at_ = step_;
     const Clock::time_point start = Clock::now();
     Loop(start);
@@ -141,15 +147,16 @@ class Run {
   }
 
   void Stage(const std::string& name, double share) const {
-    if (options_.on_stage) options_.on_stage(name, share);
+    if (is_first_ && options_.on_stage) options_.on_stage(name, share);
     if (options_.stop != nullptr && *options_.stop) throw Stopped();
   }
 
   void LoadBase() {
     Stage("loading", 0);
+    parallel::TakeOwnCores(ranks_, options_.engine.threads);
     loaded_ = load::LoadModel(options_.engine);
-    at::set_num_threads(loaded_->pool->num_threads());
-    if (IsReferenceBlas(BlasFile()) && options_.warn) {
+    SetLibraryThreads(ranks_, loaded_->pool->num_threads());
+    if (is_first_ && IsReferenceBlas(BlasFile()) && options_.warn) {
       options_.warn("libtorch multiplies with the reference BLAS (" + BlasFile() +
                     "), which is some thirty times as slow as others; on Debian install libopenblas0-pthread");
     }
@@ -173,7 +180,7 @@ class Run {
       read.template_tokens = tokenizer::ReadTemplateTokens(options_.engine.model, read.template_name);
     }
     read.pool = loaded_->pool.get();
-    read.warn = options_.warn;
+    if (is_first_) read.warn = options_.warn;
     read.progress = [this](double share) { Stage("reading text", share); };
     data_ = ReadTokenData(options_.data, *loaded_->tokenizer, read);
     CheckVocabulary();
@@ -226,7 +233,8 @@ class Run {
                                                             .recipe = heads.recipe,
                                                             .seed = options_.seed,
                                                             .precision = precision_,
-                                                            .total_steps = steps},
+                                                            .total_steps = steps,
+                                                            .rank = ranks_.rank()},
                                                  loaded_->weights.config, base_));
       fits_.push_back({heads.shape.arch, owned_.back().get()});
       std::vector<size_t> states;
@@ -237,8 +245,11 @@ class Run {
       report_.heads.push_back(
           {heads.shape.arch, options_.heads.size() == 1 ? options_.out : options_.out + "/" + name});
     }
+    CheckSameSettings(ranks_, settings_);
     final_state_ = WantedState(model::kAfterFinalNorm);
+    if (!is_first_) ranks_.Barrier();  // rank 0 makes the file that all ranks of a machine share
     OpenStates();
+    if (is_first_) ranks_.Barrier();
   }
 
   // The place of a hidden state among those that are computed.
@@ -275,14 +286,15 @@ class Run {
   }
 
   void Note(const std::string& text) const {
-    if (options_.note) options_.note(text);
+    if (is_first_ && options_.note) options_.note(text);
   }
 
   void Loop(Clock::time_point start) {
     for (int32_t epoch = 0; step_ < all_steps_; ++epoch) {
       const int64_t first = StepsOf(epoch), last = std::min(all_steps_, StepsOf(epoch + 1));
       while (step_ < last) {
-        if (options_.stop != nullptr && *options_.stop) {
+        ranks_.set_step(step_);
+        if (StopIsWanted()) {
           report_.stopped = true;
           return Save();
         }
@@ -291,9 +303,20 @@ class Run {
         const bool is_measured = options_.eval_every > 0 && (step_ % options_.eval_every == 0 || is_last);
         if (is_measured || is_last || step_ % options_.save_every == 0) Save();
         if (is_measured) Evaluate();
-        if (is_last) WritePlot();
+        if (is_last && is_first_) WritePlot();
       }
     }
+  }
+
+  // All ranks stop after the same step, whichever of them was told to.
+  bool StopIsWanted() { return ranks_.MaxReduce(options_.stop != nullptr && *options_.stop ? 1 : 0) != 0; }
+
+  // Labels of each head in the rows of all ranks.
+  std::vector<double> CountAllLabels(const BatchTensors& own, int32_t depth) {
+    std::vector<double> counts(static_cast<size_t>(depth), 0.0);
+    if (own.tokens.defined()) counts = CountLabels(own, depth);
+    ranks_.TreeSum(std::span(counts));
+    return counts;
   }
 
   // The batch's tokens and the base's states of them.
@@ -321,9 +344,10 @@ class Run {
   }
 
   void Step(int32_t epoch, const Batch& batch, Clock::time_point start) {
-    const BatchTensors tensors = Gather(batch);
-    const at::Tensor& final_hidden = tensors.hidden[final_state_];
-    report_.tokens += tensors.size();
+    const Batch share = ShareOf(batch, ranks_.rank(), ranks_.size());
+    const bool has_rows = !share.rows.empty();
+    const BatchTensors tensors = has_rows ? Gather(share) : BatchTensors();
+    for (const Row& row : batch.rows) report_.tokens += row.tokens;
     ++step_;
     const bool is_logged = step_ % options_.log_every == 0 || step_ == 1 || step_ == all_steps_;
     std::string words;
@@ -331,9 +355,13 @@ class Run {
       HeadFit& fit = *fits_[f].fit;
       if (step_ > fit.options().total_steps) continue;
       BatchTensors own = tensors;
-      own.hidden.clear();
-      for (const size_t state : states_of_[f]) own.hidden.push_back(tensors.hidden[state]);
-      fit.AddGradient(own, final_hidden, step_ - 1, CountLabels(own, fit.depth()), is_logged);
+      const std::vector<double> counts = CountAllLabels(own, fit.depth());
+      if (has_rows) {
+        own.hidden.clear();
+        for (const size_t state : states_of_[f]) own.hidden.push_back(tensors.hidden[state]);
+        fit.AddGradient(own, tensors.hidden[final_state_], step_ - 1, counts, is_logged);
+      }
+      fit.SumOver(ranks_);
       const StepFigures figures = fit.Step(step_ - 1);
       CheckFinite(fits_[f].name, figures);
       report_.heads[f].loss = figures.loss;
@@ -362,6 +390,7 @@ class Run {
   }
 
   void Log(const std::string& arch, int32_t epoch, const StepFigures& figures, Clock::time_point start) {
+    if (!is_first_) return;
     Json line = {{"step", step_}, {"epoch", epoch}, {"arch", arch}, {"tokens_per_second", Speed(start)}};
     line.update(MetricsOf(figures));
     metrics_->Add(line);
@@ -370,7 +399,7 @@ class Run {
   double Speed(Clock::time_point start) const { return static_cast<double>(report_.tokens) / SecondsSince(start); }
 
   void Progress(int32_t epoch, const std::string& words, Clock::time_point start) const {
-    if (!options_.on_progress) return;
+    if (!is_first_ || !options_.on_progress) return;
     const double per_step = SecondsSince(start) / static_cast<double>(step_ - started_at_);
     options_.on_progress({.step = step_,
                           .steps = all_steps_,
@@ -381,7 +410,7 @@ class Run {
   }
 
   void Evaluate() {
-    if (held_out_.empty()) return;
+    if (!is_first_ || held_out_.empty()) return;
     if (!evaluation_) {
       std::vector<std::vector<int32_t>> prompts;
       for (const Segment& segment : held_out_) prompts.push_back(PromptOf(data_, segment));
@@ -412,6 +441,8 @@ class Run {
   }
 
   void Save() {
+    CheckSameParameters(ranks_, fits_);
+    if (!is_first_) return;
     WriteCheckpoint(CheckpointFile(), fits_, step_, settings_);
     WritePlot();
     for (size_t f = 0; f < fits_.size(); ++f) {
@@ -426,6 +457,9 @@ class Run {
   }
 
   const TrainHeadsOptions& options_;
+  std::unique_ptr<parallel::Communicator> alone_;
+  parallel::Communicator& ranks_;
+  const bool is_first_;  // of the ranks: writes, and tells the user
   Precision precision_;
   std::string record_;  // folder of what a run keeps beside the heads
   std::unique_ptr<RunLock> lock_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hydrant/engine.h"
+#include "parallel/communicator.h"
 #include "tensor/dtype.h"
 #include "train/head_rows.h"
 #include "train/recipe.h"
@@ -62,6 +63,9 @@ struct TrainHeadsOptions {
   std::function<void(const std::string& text)> warn = {};
   std::function<void(const std::string& text)> note = {};  // what is going to be done: sizes, where things are kept
   const std::atomic<bool>* stop = nullptr;                 // true: a checkpoint is written, and the run ends
+  // Processes that each compute a share of every step, with the same options; null: this one alone. Rank 0 writes the
+  // files and calls the functions. It decides from where a run goes on, and any rank's `stop` ends all of them.
+  parallel::Communicator* ranks = nullptr;
 };
 
 struct TrainedHeads {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks that train together have in common besides the gradients: HeadFit::SumOver has those.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/json_fwd.h"
+#include "parallel/communicator.h"
+#include "train/fit/checkpoint.h"
+
+namespace hydrant::train {
+
+// Ranks with other data or options would make other steps, and wait for one another for ever. Throws UserError on those
+// that differ from rank 0, with what differs.
+void CheckSameSettings(parallel::Communicator& ranks, const base::Json& settings);
+
+// All go on from rank 0's parameters, moments and number of steps: CPUs of other kinds may draw other last bits.
+void TakeStart(parallel::Communicator& ranks, const std::vector<NamedFit>& fits, int64_t& step);
+
+// Throws InternalError where parameters have come to differ.
+void CheckSameParameters(parallel::Communicator& ranks, const std::vector<NamedFit>& fits);
+
+// For all that multiplies in this process. OpenBLAS counts cores when it is loaded, which is before a rank knows its
+// own.
+void SetLibraryThreads(const parallel::Communicator& ranks, int threads);
+
+}  // namespace hydrant::train
