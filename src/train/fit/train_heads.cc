@@ -14,21 +14,18 @@
 #include "base/paths.h"
 #include "checkpoint/content_hash.h"
 #include "checkpoint/tensor_source.h"
-#include "draft/heads/draft_vocab.h"
 #include "hydrant/error.h"
-#include "kernels/cpu_features.h"
 #include "load/loaded_model.h"
 #include "parallel/cores.h"
-#include "tokenizer/chat/chat_template.h"
 #include "train/data/batches.h"
-#include "train/data/segments.h"
-#include "train/data/token_data.h"
 #include "train/evaluation.h"
 #include "train/fit/blas.h"
 #include "train/fit/checkpoint.h"
 #include "train/fit/head_fit.h"
 #include "train/fit/metrics.h"
 #include "train/fit/ranks.h"
+#include "train/fit/run_settings.h"
+#include "train/run_data.h"
 #include "train/run_lock.h"
 #include "train/state_source.h"
 
@@ -39,65 +36,6 @@ using base::Json;
 using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-Precision PrecisionNamed(const std::string& name) {
-  if (name == "f32") return Precision::kF32;
-  if (name == "bf16") return Precision::kBF16;
-  if (name != "auto") throw UserError("TrainHeadsOptions::precision is '" + name + "', expected auto, f32 or bf16");
-  const kernels::CpuFeatures& cpu = kernels::DetectCpuFeatures();
-  return cpu.amx || (cpu.avx512 && !cpu.slow_bf16_dots) ? Precision::kBF16 : Precision::kF32;
-}
-
-void CheckOptions(const TrainHeadsOptions& options) {
-  const auto check = [](const char* what, int64_t value, int64_t least, int64_t most) {
-    if (value >= least && value <= most) return;
-    throw UserError("TrainHeadsOptions::" + std::string(what) + " is " + std::to_string(value) + ", expected " +
-                    std::to_string(least) + " to " + std::to_string(most));
-  };
-  check("row_tokens", options.row_tokens, 8, 1 << 20);
-  check("rows", options.rows, 1, 1 << 16);
-  check("log_every", options.log_every, 1, 1 << 30);
-  check("save_every", options.save_every, 1, 1 << 30);
-  check("draft_vocab_size", options.draft_vocab_size, 0, 1 << 30);
-  check("eval_every", options.eval_every, 0, 1 << 30);
-  check("eval_texts", options.eval_texts, 1, 1 << 16);
-  check("eval_tokens", options.eval_tokens, 2, 1 << 16);
-  if (options.heads.empty()) throw UserError("TrainHeadsOptions::heads is empty, expected at least one kind of heads");
-  if (options.data.empty()) throw UserError("TrainHeadsOptions::data is empty, expected files of text");
-}
-
-// A folder's name for an arch: "hydra++" is "hydra_pp".
-std::string FolderNameOf(std::string arch) {
-  if (const size_t at = arch.find("++"); at != std::string::npos) arch.replace(at, 2, "_pp");
-  return arch;
-}
-
-Json SettingsOf(const Recipe& recipe) {
-  return {{"label_weight", recipe.label_weight},
-          {"teacher_weight", recipe.teacher_weight},
-          {"head_decay", recipe.head_decay},
-          {"reconstruction_weight", recipe.reconstruction_weight},
-          {"noise_alpha", recipe.noise_alpha},
-          {"dropout", recipe.dropout},
-          {"peak_rate", recipe.peak_rate},
-          {"warmup_steps", recipe.warmup_steps},
-          {"final_factor", recipe.final_factor},
-          {"betas", {recipe.beta1, recipe.beta2}},
-          {"epsilon", recipe.epsilon},
-          {"weight_decay", recipe.weight_decay},
-          {"clip", recipe.clip},
-          {"epochs", recipe.epochs}};
-}
-
-Json SettingsOf(const HeadShape& shape, const draft::HeadsInfo& info) {
-  return {{"arch", shape.arch},
-          {"num_heads", info.num_heads},
-          {"num_layers", info.num_layers},
-          {"tied_blocks", info.tied_blocks},
-          {"hidden_layer_offset", info.hidden_layer_offset},
-          {"shared_lm_head", shape.shared_lm_head},
-          {"draft_vocab", shape.draft_vocab.size()}};
-}
 
 class Run {
  public:
@@ -170,63 +108,36 @@ class Run {
   }
 
   void ReadData() {
-    ReadOptions read;
-    read.template_name = options_.template_name;
-    if (read.template_name.empty()) {
-      const tokenizer::FolderTemplate found = tokenizer::ReadFolderTemplate(options_.engine.model);
-      read.template_name = found.name;
-      read.template_tokens = found.tokens;
-    } else {
-      read.template_tokens = tokenizer::ReadTemplateTokens(options_.engine.model, read.template_name);
-    }
-    read.pool = loaded_->pool.get();
-    if (is_first_) read.warn = options_.warn;
-    read.progress = [this](double share) { Stage("reading text", share); };
-    data_ = ReadTokenData(options_.data, *loaded_->tokenizer, read);
-    CheckVocabulary();
-    constexpr int32_t kLeast = 4;  // a token to predict from, the root, and two more
-    std::vector<Segment> segments = CutSegments(data_, options_.row_tokens, kLeast);
-    if (options_.eval_every > 0) held_out_ = HoldOut(segments, options_.eval_texts);
-    segments = ChooseSegments(segments, options_.tokens, options_.seed);
-    if (segments.empty()) {
-      throw FileError(options_.data.front(), "has no text of " + std::to_string(kLeast) + " tokens with any to learn",
-                      "heads learn from longer texts");
-    }
-    order_ = std::make_unique<BatchOrder>(segments, options_.row_tokens, options_.rows, options_.seed);
-  }
-
-  void CheckVocabulary() const {
-    const int32_t largest = *std::ranges::max_element(data_.tokens);
-    if (largest < loaded_->weights.config.vocab_size) return;
-    throw FileError(options_.engine.model, "the tokenizer gives token " + std::to_string(largest) +
-                                               ", and the model has " +
-                                               std::to_string(loaded_->weights.config.vocab_size) + " tokens");
-  }
-
-  // Steps of the first `epochs` epochs.
-  int64_t StepsOf(int32_t epochs) const {
-    int64_t steps = 0;
-    for (int32_t epoch = 0; epoch < epochs; ++epoch) steps += order_->steps(epoch);
-    return steps;
+    run_ = ReadRunData(*loaded_, {.files = options_.data,
+                                  .template_name = options_.template_name,
+                                  .tokens = options_.tokens,
+                                  .row_tokens = options_.row_tokens,
+                                  .rows = options_.rows,
+                                  .held_out = options_.eval_every > 0 ? options_.eval_texts : 0,
+                                  .seed = options_.seed,
+                                  .progress = [this](double share) { Stage("reading text", share); },
+                                  .warn = is_first_ ? options_.warn : nullptr});
   }
 
   void MakeFits() {
     settings_ = {{"base", checkpoint::HashOfFiles(checkpoint::OpenModelFolder(options_.engine.model)->files())},
-                 {"data", ContentHash(data_)},
+                 {"data", ContentHash(run_.data)},
                  {"tokens", options_.tokens},
                  {"row_tokens", options_.row_tokens},
                  {"rows", options_.rows},
                  {"seed", options_.seed},
-                 {"held_out", held_out_.size()},
+                 {"held_out", run_.held_out.size()},
                  {"precision", precision_ == Precision::kBF16 ? "bf16" : "f32"},
                  {"heads", Json::array()}};
     for (HeadsToTrain heads : options_.heads) {
-      if (heads.shape.arch == "eagle3") heads.shape.draft_vocab = DraftVocab();
+      if (heads.shape.arch == "eagle3") {
+        heads.shape.draft_vocab = run_.DraftVocab(options_.draft_vocab_size, loaded_->weights.config.vocab_size);
+      }
       draft::HeadsInfo info = DescribeHeads(heads.shape, loaded_->weights.config);
       if (info.base_model.empty()) {
         info.base_model = std::filesystem::weakly_canonical(options_.engine.model).filename().string();
       }
-      const int64_t steps = StepsOf(heads.recipe.epochs);
+      const int64_t steps = run_.StepsOf(heads.recipe.epochs);
       all_steps_ = std::max(all_steps_, steps);
       owned_.push_back(std::make_unique<HeadFit>(FitOptions{.info = info,
                                                             .shape = heads.shape,
@@ -265,10 +176,10 @@ class Run {
     const int64_t hidden_size = loaded_->weights.config.hidden_size;
     const auto numbers = static_cast<int64_t>(wanted_.size()) * hidden_size;
     std::unique_ptr<StateCache> cache;
-    const bool is_wanted = !options_.cache.empty() || all_steps_ > order_->steps(0);
-    const uint64_t bytes = StateCache::BytesFor(order_->segments(), numbers);
+    const bool is_wanted = !options_.cache.empty() || all_steps_ > run_.order->steps(0);
+    const uint64_t bytes = StateCache::BytesFor(run_.order->segments(), numbers);
     if (is_wanted && bytes <= options_.cache_most) {
-      const Json key = {{"held_out", held_out_.size()},
+      const Json key = {{"held_out", run_.held_out.size()},
                         {"base", settings_["base"]},
                         {"data", settings_["data"]},
                         {"row_tokens", options_.row_tokens},
@@ -276,9 +187,9 @@ class Run {
                         {"seed", options_.seed},
                         {"states", wanted_}};
       cache = std::make_unique<StateCache>(options_.cache.empty() ? record_ : options_.cache, base::DumpJson(key),
-                                           order_->segments(), numbers);
+                                           run_.order->segments(), numbers);
       Note("hidden states: " + base::MemoryText(bytes) + " in " + cache->path() + ", there are " +
-           std::to_string(cache->num_kept()) + " of " + std::to_string(order_->segments().size()) + " texts");
+           std::to_string(cache->num_kept()) + " of " + std::to_string(run_.order->segments().size()) + " texts");
     } else if (is_wanted) {
       Note("hidden states would take " + base::MemoryText(bytes) + ": every epoch runs the base");
     }
@@ -291,14 +202,14 @@ class Run {
 
   void Loop(Clock::time_point start) {
     for (int32_t epoch = 0; step_ < all_steps_; ++epoch) {
-      const int64_t first = StepsOf(epoch), last = std::min(all_steps_, StepsOf(epoch + 1));
+      const int64_t first = run_.StepsOf(epoch), last = std::min(all_steps_, run_.StepsOf(epoch + 1));
       while (step_ < last) {
         ranks_.set_step(step_);
         if (StopIsWanted()) {
           report_.stopped = true;
           return Save();
         }
-        Step(epoch, order_->at(epoch, step_ - first), start);
+        Step(epoch, run_.order->at(epoch, step_ - first), start);
         const bool is_last = step_ == all_steps_;
         const bool is_measured = options_.eval_every > 0 && (step_ % options_.eval_every == 0 || is_last);
         if (is_measured || is_last || step_ % options_.save_every == 0) Save();
@@ -328,10 +239,10 @@ class Run {
       rows.push_back(static_cast<int32_t>(row.segments.size()));
       for (const int32_t index : row.segments) {
         indices.push_back(index);
-        const Segment& segment = order_->segments()[static_cast<size_t>(index)];
+        const Segment& segment = run_.order->segments()[static_cast<size_t>(index)];
         const auto begin = static_cast<size_t>(segment.begin), count = static_cast<size_t>(segment.count);
         segments.push_back(
-            {std::span(data_.tokens).subspan(begin, count), std::span(data_.learned).subspan(begin, count)});
+            {std::span(run_.data.tokens).subspan(begin, count), std::span(run_.data.learned).subspan(begin, count)});
         texts.push_back(segments.back().tokens);
       }
     }
@@ -373,15 +284,6 @@ class Run {
   }
 
   // The parameters are spoilt then: the checkpoint on the disk is the last good one.
-  std::vector<int32_t> DraftVocab() const {
-    if (options_.draft_vocab_size == 0) return {};
-    std::vector<int32_t> learned;
-    for (size_t i = 0; i < data_.tokens.size(); ++i) {
-      if (data_.learned[i] != 0) learned.push_back(data_.tokens[i]);
-    }
-    return draft::MostFrequentTokens(learned, options_.draft_vocab_size, loaded_->weights.config.vocab_size);
-  }
-
   static void CheckFinite(const std::string& name, const StepFigures& figures) {
     if (std::isfinite(figures.loss) && std::isfinite(figures.gradient_norm)) return;
     throw UserError("the loss of " + name + " is no finite number any more",
@@ -410,10 +312,10 @@ class Run {
   }
 
   void Evaluate() {
-    if (!is_first_ || held_out_.empty()) return;
+    if (!is_first_ || run_.held_out.empty()) return;
     if (!evaluation_) {
       std::vector<std::vector<int32_t>> prompts;
-      for (const Segment& segment : held_out_) prompts.push_back(PromptOf(data_, segment));
+      for (const Segment& segment : run_.held_out) prompts.push_back(PromptOf(run_.data, segment));
       evaluation_ = std::make_unique<Evaluation>(*loaded_, prompts, options_.eval_tokens,
                                                  [this](double share) { Stage("decoding held-out replies", share); });
     }
@@ -465,9 +367,7 @@ class Run {
   std::unique_ptr<RunLock> lock_;
   std::unique_ptr<load::LoadedModel> loaded_;
   BaseTensors base_;
-  TokenData data_;
-  std::vector<Segment> held_out_;
-  std::unique_ptr<BatchOrder> order_;
+  RunData run_;
   std::unique_ptr<Evaluation> evaluation_;
   std::vector<std::unique_ptr<HeadFit>> owned_;
   std::vector<NamedFit> fits_;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/fit/run_settings.h"
+
+#include "base/json.h"
+#include "hydrant/error.h"
+#include "kernels/cpu_features.h"
+
+namespace hydrant::train {
+
+using base::Json;
+
+Precision PrecisionNamed(const std::string& name) {
+  if (name == "f32") return Precision::kF32;
+  if (name == "bf16") return Precision::kBF16;
+  if (name != "auto") throw UserError("TrainHeadsOptions::precision is '" + name + "', expected auto, f32 or bf16");
+  const kernels::CpuFeatures& cpu = kernels::DetectCpuFeatures();
+  return cpu.amx || (cpu.avx512 && !cpu.slow_bf16_dots) ? Precision::kBF16 : Precision::kF32;
+}
+
+void CheckOptions(const TrainHeadsOptions& options) {
+  const auto check = [](const char* what, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most) return;
+    throw UserError("TrainHeadsOptions::" + std::string(what) + " is " + std::to_string(value) + ", expected " +
+                    std::to_string(least) + " to " + std::to_string(most));
+  };
+  check("row_tokens", options.row_tokens, 8, 1 << 20);
+  check("rows", options.rows, 1, 1 << 16);
+  check("log_every", options.log_every, 1, 1 << 30);
+  check("save_every", options.save_every, 1, 1 << 30);
+  check("draft_vocab_size", options.draft_vocab_size, 0, 1 << 30);
+  check("eval_every", options.eval_every, 0, 1 << 30);
+  check("eval_texts", options.eval_texts, 1, 1 << 16);
+  check("eval_tokens", options.eval_tokens, 2, 1 << 16);
+  if (options.heads.empty()) throw UserError("TrainHeadsOptions::heads is empty, expected at least one kind of heads");
+  if (options.data.empty()) throw UserError("TrainHeadsOptions::data is empty, expected files of text");
+}
+
+std::string FolderNameOf(std::string arch) {
+  if (const size_t at = arch.find("++"); at != std::string::npos) arch.replace(at, 2, "_pp");
+  return arch;
+}
+
+Json SettingsOf(const Recipe& recipe) {
+  return {{"label_weight", recipe.label_weight},
+          {"teacher_weight", recipe.teacher_weight},
+          {"head_decay", recipe.head_decay},
+          {"reconstruction_weight", recipe.reconstruction_weight},
+          {"noise_alpha", recipe.noise_alpha},
+          {"dropout", recipe.dropout},
+          {"peak_rate", recipe.peak_rate},
+          {"warmup_steps", recipe.warmup_steps},
+          {"final_factor", recipe.final_factor},
+          {"betas", {recipe.beta1, recipe.beta2}},
+          {"epsilon", recipe.epsilon},
+          {"weight_decay", recipe.weight_decay},
+          {"clip", recipe.clip},
+          {"epochs", recipe.epochs},
+          {"num_passes", recipe.num_passes}};
+}
+
+Json SettingsOf(const HeadShape& shape, const draft::HeadsInfo& info) {
+  return {{"arch", shape.arch},
+          {"num_heads", info.num_heads},
+          {"num_layers", info.num_layers},
+          {"tied_blocks", info.tied_blocks},
+          {"hidden_layer_offset", info.hidden_layer_offset},
+          {"shared_lm_head", shape.shared_lm_head},
+          {"draft_vocab", shape.draft_vocab.size()}};
+}
+
+}  // namespace hydrant::train

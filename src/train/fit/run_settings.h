@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run is told, checked and written down: a checkpoint is gone on with under the same settings only.
+#pragma once
+
+#include <string>
+
+#include "base/json_fwd.h"
+#include "train/fit/network.h"
+#include "train/fit/train_heads.h"
+
+namespace hydrant::train {
+
+// "auto", "f32" or "bf16". Throws UserError.
+Precision PrecisionNamed(const std::string& name);
+
+// Throws UserError naming the first option that is out of range.
+void CheckOptions(const TrainHeadsOptions& options);
+
+// A folder's name for an arch: "hydra++" is "hydra_pp".
+std::string FolderNameOf(std::string arch);
+
+base::Json SettingsOf(const Recipe& recipe);
+base::Json SettingsOf(const HeadShape& shape, const draft::HeadsInfo& info);
+
+}  // namespace hydrant::train
