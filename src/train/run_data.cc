@@ -34,6 +34,15 @@ TokenData ReadTokens(const load::LoadedModel& base, const RunDataOptions& option
                               std::to_string(base.weights.config.vocab_size) + " tokens");
 }
 
+void LearnAll(TokenData& data) {
+  std::ranges::fill(data.learned, 1);
+  size_t first = 0;  // of a document: nothing stands before it
+  for (const int64_t end : data.ends) {
+    if (first < data.learned.size()) data.learned[first] = 0;
+    first = static_cast<size_t>(end);
+  }
+}
+
 }  // namespace
 
 int64_t RunData::StepsOf(int32_t epochs) const {
@@ -54,6 +63,7 @@ std::vector<int32_t> RunData::DraftVocab(int32_t count, int64_t vocab_size) cons
 RunData ReadRunData(const load::LoadedModel& base, const RunDataOptions& options) {
   RunData run;
   run.data = ReadTokens(base, options);
+  if (options.learns_prompts) LearnAll(run.data);
   std::vector<Segment> segments = CutSegments(run.data, options.row_tokens, kLeast);
   run.held_out = HoldOut(segments, options.held_out);
   segments = ChooseSegments(segments, options.tokens, options.seed);

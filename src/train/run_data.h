@@ -18,6 +18,7 @@ namespace hydrant::train {
 struct RunDataOptions {
   std::vector<std::string> files;
   std::string template_name = {};  // of conversations; empty: the base's own
+  bool learns_prompts = false;     // of conversations not the replies alone are learned, but every token
   int64_t tokens = 0;              // of an epoch at least; 0: all
   int32_t row_tokens = 256;        // the longest segment
   int32_t rows = 8;                // of a batch

@@ -46,6 +46,7 @@ constexpr const char* kExamples =
 
 constexpr std::array<std::string_view, 3> kPrecisions = {"auto", "f32", "bf16"};
 constexpr std::array<std::string_view, 2> kFiles = {"pt", "safetensors"};
+constexpr std::array<std::string_view, 2> kLearned = {"replies", "all"};
 constexpr std::array<std::string_view, 2> kLmHeads = {"own", "shared"};
 constexpr std::array<std::string_view, 3> kTypes = {"bf16", "f16", "f32"};
 
@@ -91,6 +92,12 @@ void AddDataFlags(FlagSet& flags, Wanted& wanted) {
   flags.Switch("--resume", &options.resume, "Go on where the run in --out was");
   flags.Switch("--force", &options.replace, "Begin anew where --out holds a run or heads");
   flags.Text("--template", "NAME", &options.template_name, "Chat template of conversations (default: the base's own)");
+  flags.Value(
+      "--learn", "WHAT",
+      [&options](const std::string& value) {
+        options.learns_prompts = ParseChoice("--learn", value, kLearned) == "all";
+      },
+      "Of conversations: replies, or all tokens (default replies)");
   flags.Value(
       "--tokens", "N",
       [&options](const std::string& value) { options.tokens = ParseInteger("--tokens", value, 1, int64_t{1} << 40); },

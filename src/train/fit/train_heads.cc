@@ -110,6 +110,7 @@ class Run {
   void ReadData() {
     run_ = ReadRunData(*loaded_, {.files = options_.data,
                                   .template_name = options_.template_name,
+                                  .learns_prompts = options_.learns_prompts,
                                   .tokens = options_.tokens,
                                   .row_tokens = options_.row_tokens,
                                   .rows = options_.rows,

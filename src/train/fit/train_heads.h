@@ -35,6 +35,7 @@ struct TrainHeadsOptions {
   EngineOptions engine;            // the base: EngineOptions::model
   std::vector<std::string> data;   // files (train/data/documents.h)
   std::string template_name = {};  // of conversations; empty: the base's own
+  bool learns_prompts = false;     // RunDataOptions::learns_prompts
   std::string out;                 // folder
   std::vector<HeadsToTrain> heads;
   // Of eagle3: so many of the tokens that are learned most often are drafted; 0: all tokens of the base.
