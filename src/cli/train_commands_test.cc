@@ -107,6 +107,23 @@ TEST(TrainCommandsTest, GoesOnWithTheSameRunOnly) {
   EXPECT_EQ(ReadBack(whole.path() + checkpoint), before) << "the same run, the same numbers";
 }
 
+// As where the disk is full: files may not grow beyond 4 MB.
+TEST(TrainCommandsTest, ACheckpointThatCannotBeWrittenLeavesTheLastOneWhole) {
+  HYDRANT_NEED_TRAINING();
+  const TempDir dir;
+  const std::string text = dir.Write("story.txt", Story(80));
+  const Words args = TrainArgs(dir, {"--arch", "medusa", "--data", text, "--heads", "1"});
+  ASSERT_EQ(Hydrant(args).code, 0);
+  const std::string checkpoint = dir.path() + "/heads/training/checkpoint.safetensors", before = ReadBack(checkpoint);
+  std::string command = "ulimit -f 4096 && exec " HYDRANT_PROGRAM;
+  for (const std::string& word : args) command += " '" + word + "'";
+  const std::string err = dir.path() + "/err";
+  const int status = system((command + " --force >/dev/null 2>" + err).c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  EXPECT_THAT(ReadBack(err), AllOf(HasSubstr("error: "), HasSubstr("checkpoint.safetensors")));
+  EXPECT_EQ(ReadBack(checkpoint), before);
+}
+
 TEST(TrainCommandsTest, BadInputIsExplained) {
   HYDRANT_NEED_TRAINING();
   const TempDir dir;
