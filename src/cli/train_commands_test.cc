@@ -111,8 +111,10 @@ TEST(TrainCommandsTest, GoesOnWithTheSameRunOnly) {
 TEST(TrainCommandsTest, ACheckpointThatCannotBeWrittenLeavesTheLastOneWhole) {
   HYDRANT_NEED_TRAINING();
   const TempDir dir;
-  const std::string text = dir.Write("story.txt", Story(80));
-  const Words args = TrainArgs(dir, {"--arch", "medusa", "--data", text, "--heads", "1"});
+  const TempDir data;
+  data.Write("story.txt", Story(80));
+  data.Write("notes.md", "not read");
+  const Words args = TrainArgs(dir, {"--arch", "medusa", "--data", data.path(), "--heads", "1"});
   ASSERT_EQ(Hydrant(args).code, 0);
   const std::string checkpoint = dir.path() + "/heads/training/checkpoint.safetensors", before = ReadBack(checkpoint);
   std::string command = "ulimit -f 4096 && exec " HYDRANT_PROGRAM;
@@ -139,6 +141,8 @@ TEST(TrainCommandsTest, BadInputIsExplained) {
   fails({"--arch", "medusa", "--data", dir.Write("one.txt", "a")}, HasSubstr("one.txt"));
   fails({"--arch", "medusa", "--data", dir.Write("bad.jsonl", "{\"text\": 1}\n")}, HasSubstr("bad.jsonl"));
   fails({"--arch", "medusa", "--data", dir.path() + "/nothing.txt"}, HasSubstr("nothing.txt"));
+  const TempDir nothing;
+  fails({"--arch", "medusa", "--data", nothing.path()}, HasSubstr("holds no file that ends in"));
   fails({"--arch", "mamba", "--data", good}, HasSubstr("--arch"));
   fails({"--arch", "medusa", "--data", good, "--recipe", "medusa-9"}, HasSubstr("medusa-1"));
   fails({"--arch", "medusa", "--data", good, "--seq-len", "513"}, AllOf(HasSubstr("--seq-len"), HasSubstr("512")));

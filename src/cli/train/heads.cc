@@ -6,14 +6,17 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "base/paths.h"
 #include "cli/flags/engine_flags.h"
 #include "cli/flags/flags.h"
 #include "cli/flags/values.h"
@@ -79,6 +82,22 @@ Setter NumberInto(const char* flag, double min, double max, std::optional<double
   return [=](const std::string& value) { *target = ShortestDouble(ParseFloat(flag, value, {.min = min, .max = max})); };
 }
 
+// The path, or what a folder holds.
+void AddFiles(const std::string& path, std::vector<std::string>& files) {
+  if (!base::IsFolder(path)) return files.push_back(path);
+  std::vector<std::string> found;
+  std::error_code error;
+  for (auto entry = std::filesystem::recursive_directory_iterator(path, error);
+       !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
+    const std::string type = entry->path().extension().string();
+    if (type == ".txt" || type == ".json" || type == ".jsonl") found.push_back(entry->path().string());
+  }
+  if (error) throw FileError(path, "cannot be read: " + error.message());
+  if (found.empty()) throw FileError(path, "holds no file that ends in .txt, .json or .jsonl");
+  std::ranges::sort(found);  // the order in which a folder lists its files is another on each disk
+  files.insert(files.end(), found.begin(), found.end());
+}
+
 void AddDataFlags(FlagSet& flags, Wanted& wanted) {
   train::TrainHeadsOptions& options = wanted.options;
   flags.Value(
@@ -86,8 +105,9 @@ void AddDataFlags(FlagSet& flags, Wanted& wanted) {
       "Kinds of heads, with commas between: medusa, hydra, hydra++, eagle, eagle3, redrafter");
   flags.Text("--base", "DIR", &options.engine.model, "The base model, in Hugging Face layout, of floats");
   flags.Repeated(
-      "--data", "FILE", [&options](const std::string& value) { options.data.push_back(value); },
-      "Text, or conversations as JSON (ShareGPT, messages, Alpaca); may be given several times");
+      "--data", "PATH", [&options](const std::string& value) { AddFiles(value, options.data); },
+      "Text, or conversations as JSON (ShareGPT, messages, Alpaca); of a folder all files in and below it that end in "
+      ".txt, .json or .jsonl; may be given several times");
   flags.Text("--out", "DIR", &options.out, "Folder to make");
   flags.Switch("--resume", &options.resume, "Go on where the run in --out was");
   flags.Switch("--force", &options.replace, "Begin anew where --out holds a run or heads");
