@@ -51,6 +51,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::Write(const void* bytes, size_t size) {
+  if (size == 0) return;  // of nothing there may be no address
   if (std::fwrite(bytes, 1, size, file_) != size) Fail("cannot be written");
 }
 
