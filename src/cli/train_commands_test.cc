@@ -147,6 +147,8 @@ TEST(TrainCommandsTest, BadInputIsExplained) {
   fails({"--arch", "medusa", "--data", good, "--recipe", "medusa-9"}, HasSubstr("medusa-1"));
   fails({"--arch", "medusa", "--data", good, "--seq-len", "513"}, AllOf(HasSubstr("--seq-len"), HasSubstr("512")));
   fails({"--arch", "redrafter", "--data", good, "--reconstruction-loss", "1"}, HasSubstr("--reconstruction-loss"));
+  fails({"--arch", "medusa", "--data", good, "--passes", "3"}, HasSubstr("--passes is for eagle"));
+  fails({"--arch", "eagle", "--data", good, "--heads", "3"}, HasSubstr("--heads is for medusa"));
   fails({"--arch", "medusa", "--data", good, "--resume"}, HasSubstr("checkpoint.safetensors"));
   // Deep heads at a rate that no one would choose.
   fails({"--arch", "hydra++", "--data", good, "--layers", "16", "--lr", "10", "--clip", "0", "--warmup-steps", "0",

@@ -62,6 +62,8 @@ void DescribeLayer(const model::ModelConfig& base, draft::HeadsInfo& info) {
 
 std::vector<std::string_view> ArchNames() { return {"medusa", "hydra", "hydra++", "eagle", "eagle3", "redrafter"}; }
 
+bool GoesTokenByToken(std::string_view arch) { return arch == "eagle" || arch == "eagle3" || arch == "redrafter"; }
+
 draft::HeadsInfo DescribeHeads(const HeadShape& shape, const model::ModelConfig& base) {
   const std::vector<std::string_view> names = ArchNames();
   if (std::ranges::find(names, shape.arch) == names.end()) {
@@ -70,6 +72,13 @@ draft::HeadsInfo DescribeHeads(const HeadShape& shape, const model::ModelConfig&
     throw UserError("HeadShape::arch is '" + shape.arch + "', expected one of " + list);
   }
   draft::HeadsInfo info = Find(shape.arch)->info();
+  if (GoesTokenByToken(shape.arch)) {
+    const bool has_layers = shape.arch == "redrafter";
+    if (shape.num_heads > 0)
+      throw UserError("HeadShape::num_heads is for heads that are counted, and " + shape.arch + " has one network");
+    if (shape.num_layers > 0 && !has_layers) throw UserError("HeadShape::num_layers is 1 for " + shape.arch);
+    if (shape.hidden_layer_offset > 0) throw UserError("HeadShape::hidden_layer_offset is not for " + shape.arch);
+  }
   if (shape.num_heads > 0) info.num_heads = shape.num_heads;
   if (shape.num_layers > 0) info.num_layers = shape.num_layers;
   CheckCount("HeadShape::num_heads", info.num_heads, 1, kMostHeads);

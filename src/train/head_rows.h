@@ -28,6 +28,8 @@ struct HeadShape {
 
 // "medusa", "hydra", "hydra++", "eagle", "eagle3", "redrafter".
 std::vector<std::string_view> ArchNames();
+// Do they go on token by token with one network (EAGLE, ReDrafter)? Others are counted: a head for each token ahead.
+bool GoesTokenByToken(std::string_view arch);
 // The hidden states that they read, as Drafter::WantedLayers counts them.
 std::vector<int32_t> WantedLayers(const draft::HeadsInfo& info, const model::ModelConfig& base);
 

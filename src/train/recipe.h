@@ -29,7 +29,7 @@ struct Recipe {
   double clip = 1;  // largest norm of the gradient; 0: any
   int32_t epochs = 1;
 
-  // Of networks that go on token by token: passes that are trained. 0: the heads are counted.
+  // Of heads that go on token by token (head_rows.h): passes that are trained, 1 at least. Of others it says nothing.
   int32_t num_passes = 0;
 };
 

@@ -251,12 +251,13 @@ train::HeadsToTrain HeadsOf(const std::string& arch, const Wanted& wanted) {
   train::HeadsToTrain heads;
   heads.shape.arch = arch;
   heads.recipe = wanted.recipe.empty() ? train::UsualRecipe(arch) : train::RecipeNamed(wanted.recipe);
-  Change(changes.heads, heads.shape.num_heads);
-  Change(changes.layers, heads.shape.num_layers);
-  Change(changes.hidden_offset, heads.shape.hidden_layer_offset);
+  const bool is_counted = !train::GoesTokenByToken(arch);
+  if (is_counted) Change(changes.heads, heads.shape.num_heads);
+  if (is_counted || arch == "redrafter") Change(changes.layers, heads.shape.num_layers);
+  if (is_counted) Change(changes.hidden_offset, heads.shape.hidden_layer_offset);
   heads.shape.tied_blocks = !changes.untie;
-  heads.shape.shared_lm_head = changes.shared_lm_head;
-  if (heads.recipe.num_passes > 0) Change(changes.passes, heads.recipe.num_passes);
+  heads.shape.shared_lm_head = is_counted && changes.shared_lm_head;
+  Change(changes.passes, heads.recipe.num_passes);
   Change(changes.epochs, heads.recipe.epochs);
   Change(changes.rate, heads.recipe.peak_rate);
   Change(changes.warmup_steps, heads.recipe.warmup_steps);
@@ -272,6 +273,21 @@ train::HeadsToTrain HeadsOf(const std::string& arch, const Wanted& wanted) {
   return heads;
 }
 
+// A flag that changes none of the kinds is a mistake. One that changes some of them is not.
+void CheckAreUsed(const FlagSet& flags, const std::vector<std::string>& archs) {
+  const auto is_counted = [](const std::string& arch) { return !train::GoesTokenByToken(arch); };
+  const auto refuse = [&flags](const char* flag, bool is_used, const char* whose) {
+    if (flags.Given(flag) && !is_used) throw UserError(fmt::format("{} is for {}", flag, whose), "leave it out");
+  };
+  const bool any_counted = std::ranges::any_of(archs, is_counted), all_counted = std::ranges::all_of(archs, is_counted);
+  const bool any_redrafter = std::ranges::find(archs, "redrafter") != archs.end();
+  for (const char* flag : {"--heads", "--hidden-offset", "--untie-layers", "--lm-head"}) {
+    refuse(flag, any_counted, "medusa, hydra and hydra++");
+  }
+  refuse("--layers", any_counted || any_redrafter, "medusa, hydra, hydra++ and redrafter");
+  refuse("--passes", !all_counted, "eagle, eagle3 and redrafter");
+}
+
 bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
   FlagSet flags("hydrant train heads", kDescription, kExamples);
   AddDataFlags(flags, wanted);
@@ -284,6 +300,7 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
       throw UserError(fmt::format("{} is missing", flag), "'hydrant train heads --help' explains");
   }
   CheckFolders(wanted.options.engine);
+  CheckAreUsed(flags, wanted.archs);
   if (flags.Given("--draft-vocab-size") && std::ranges::find(wanted.archs, "eagle3") == wanted.archs.end()) {
     throw UserError("--draft-vocab-size is for eagle3, whose files have a map of tokens",
                     "other heads draft fewer tokens by 'hydrant run --draft-vocab', without training");

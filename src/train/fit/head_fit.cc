@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "draft/heads/redrafter_weights.h"
@@ -59,7 +60,8 @@ HeadFit::HeadFit(FitOptions options, const model::ModelConfig& config, const Bas
 }
 
 int32_t HeadFit::depth() const {
-  return options_.recipe.num_passes > 0 ? options_.recipe.num_passes : options_.info.num_heads;
+  if (!GoesTokenByToken(options_.shape.arch)) return options_.info.num_heads;
+  return std::max(1, options_.recipe.num_passes);
 }
 
 LossOptions HeadFit::LossOf(const std::vector<double>& counts, bool with_gradient, bool with_agreement) const {

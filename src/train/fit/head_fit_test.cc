@@ -95,7 +95,7 @@ std::unique_ptr<HeadFit> StirredFit(Base& base, const std::string& arch, const R
   shape.num_layers = is_counted ? layers : 0;
   auto fit = std::make_unique<HeadFit>(FitOptions{.info = DescribeHeads(shape, base.loaded->weights.config),
                                                   .shape = shape,
-                                                  .recipe = WithPasses(recipe, is_counted ? 0 : kHeads),
+                                                  .recipe = is_counted ? recipe : WithPasses(recipe, kHeads),
                                                   .seed = 7,
                                                   .total_steps = 10},
                                        base.loaded->weights.config, base.tensors);
@@ -251,6 +251,18 @@ TEST(HeadFit, RanksDrawTheirOwnDropout) {
   EXPECT_FALSE(first.equal(gradients(1)));
   EXPECT_TRUE(first.equal(gradients(0)));
   EXPECT_TRUE(gradients(2).equal(gradients(2)));
+}
+
+// Another kind's recipe must not leave heads untrained.
+TEST(HeadFit, CountedHeadsAreAllTrainedWhateverTheRecipe) {
+  Base base;
+  EXPECT_EQ(StirredFit(base, "hydra", RecipeNamed("eagle-1"))->depth(), kHeads);
+  const HeadFit eagle({.info = DescribeHeads({.arch = "eagle"}, base.loaded->weights.config),
+                       .shape = {.arch = "eagle"},
+                       .recipe = RecipeNamed("hydra")},
+                      base.loaded->weights.config, base.tensors);
+  EXPECT_EQ(eagle.depth(), 1);
+  EXPECT_THROW(DescribeHeads({.arch = "eagle", .num_heads = 4}, base.loaded->weights.config), UserError);
 }
 
 }  // namespace
