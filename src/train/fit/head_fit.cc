@@ -64,6 +64,12 @@ int32_t HeadFit::depth() const {
   return std::max(1, options_.recipe.num_passes);
 }
 
+std::vector<LmHead> HeadFit::LmHeads() const {
+  std::vector<LmHead> heads;
+  for (int32_t i = 0; i < depth(); ++i) heads.push_back(network_->HeadAt(i));
+  return heads;
+}
+
 LossOptions HeadFit::LossOf(const std::vector<double>& counts, bool with_gradient, bool with_agreement) const {
   const Recipe& recipe = options_.recipe;
   return {.objective = {.label_weight = recipe.label_weight,
@@ -85,7 +91,7 @@ void HeadFit::AddGradient(const BatchTensors& batch, const at::Tensor& final_hid
                          .random = &random};
   std::vector<at::Tensor> states = network_->States(batch, pass, depth());
   LossResult result =
-      LmLoss(*network_, states, batch, final_hidden, base_->lm_head, LossOf(counts, true, with_agreement));
+      LmLoss(LmHeads(), states, batch, final_hidden, base_->lm_head, LossOf(counts, true, with_agreement));
   if (options_.recipe.reconstruction_weight != 0) {
     const at::Tensor distance = Reconstruction(states, batch, final_hidden, counts);
     result.loss += distance.item<double>();
@@ -154,7 +160,7 @@ StepFigures HeadFit::Step(int64_t step) {
 LossResult HeadFit::Evaluate(const BatchTensors& batch, const at::Tensor& final_hidden) const {
   at::NoGradGuard no_grad;
   const std::vector<at::Tensor> states = network_->States(batch, {.precision = options_.precision}, depth());
-  LossResult result = LmLoss(*network_, states, batch, final_hidden, base_->lm_head, LossOf({}, false, true));
+  LossResult result = LmLoss(LmHeads(), states, batch, final_hidden, base_->lm_head, LossOf({}, false, true));
   if (options_.recipe.reconstruction_weight != 0) {
     result.loss += Reconstruction(states, batch, final_hidden, CountLabels(batch, depth())).item<double>();
   }

@@ -66,6 +66,7 @@ class HeadFit {
   std::vector<TrainedTensor> Tensors() const;
 
  private:
+  std::vector<LmHead> LmHeads() const;
   LossOptions LossOf(const std::vector<double>& counts, bool with_gradient, bool with_agreement) const;
   at::Tensor Reconstruction(const std::vector<at::Tensor>& states, const BatchTensors& batch,
                             const at::Tensor& final_hidden, const std::vector<double>& counts) const;

@@ -21,14 +21,27 @@ at::Tensor Rotated(const at::Tensor& x, const at::Tensor& cos, const at::Tensor&
 
 }  // namespace
 
+LayerNames UsualLayerNames(const std::string& prefix) {
+  return {.input_norm = prefix + "input_layernorm",
+          .post_norm = prefix + "post_attention_layernorm",
+          .q = prefix + "self_attn.q_proj",
+          .k = prefix + "self_attn.k_proj",
+          .v = prefix + "self_attn.v_proj",
+          .o = prefix + "self_attn.o_proj",
+          .gate = prefix + "mlp.gate_proj",
+          .up = prefix + "mlp.up_proj",
+          .down = prefix + "mlp.down_proj"};
+}
+
 LlamaLayer::LlamaLayer(const model::ModelConfig& config, const LayerNames& names, Parameters& parameters,
                        at::Generator& random)
     : config_(config) {
   at::NoGradGuard no_grad;
   const auto matrix = [&](const std::string& name) {
-    at::Tensor tensor = parameters.Get(name + ".weight");
-    tensor.normal_(0, kInitDeviation, random);
-    return tensor;
+    Layer layer{.weight = parameters.Get(name + ".weight"), .bias = {}};
+    layer.weight.normal_(0, kInitDeviation, random);
+    if (parameters.Has(name + ".bias")) layer.bias = parameters.Get(name + ".bias");
+    return layer;
   };
   const auto norm = [&](const std::string& name) {
     if (name.empty()) return at::Tensor();
@@ -38,6 +51,8 @@ LlamaLayer::LlamaLayer(const model::ModelConfig& config, const LayerNames& names
   };
   input_norm_ = norm(names.input_norm);
   post_norm_ = norm(names.post_norm);
+  q_norm_ = norm(names.q_norm);
+  k_norm_ = norm(names.k_norm);
   q_ = matrix(names.q);
   k_ = matrix(names.k);
   v_ = matrix(names.v);
@@ -62,24 +77,25 @@ at::Tensor LlamaLayer::Run(const at::Tensor& residual, const at::Tensor& attende
   const RowLayout& rows = batch.rows;
   const at::Tensor angle = (batch.position + ahead).to(at::kFloat).unsqueeze(1) * inv_freq_;  // [N, Dh / 2]
   const at::Tensor cos = angle.cos().unsqueeze(1), sin = angle.sin().unsqueeze(1);
-  const auto split = [&](const at::Tensor& weight, int64_t count, bool rotate) {
-    at::Tensor parts = Product(attended, weight, {}, precision).view({batch.size(), count, dim});
+  const auto split = [&](const Layer& layer, int64_t count, bool rotate, const at::Tensor& norm = {}) {
+    at::Tensor parts = Through(layer, attended, precision).view({batch.size(), count, dim});
+    if (norm.defined()) parts = RmsNorm(parts, norm, config_.rms_norm_eps);
     if (rotate) parts = Rotated(parts, cos, sin);
     at::Tensor padded = ToRows(rows, parts.reshape({batch.size(), count * dim}));
     padded = padded.view({rows.num_rows, rows.length, count, dim}).transpose(1, 2);  // [B, heads, T, Dh]
     return count == heads ? padded : padded.repeat_interleave(heads / count, 1);
   };
-  const at::Tensor q = split(q_, heads, true);
-  Keys keys{.k = split(k_, kv_heads, true), .v = split(v_, kv_heads, false)};
+  const at::Tensor q = split(q_, heads, true, q_norm_);
+  Keys keys{.k = split(k_, kv_heads, true, k_norm_), .v = split(v_, kv_heads, false)};
   if (past.first.k.defined()) {
     past.own.push_back(std::move(keys));
   } else {
     past.first = std::move(keys);
   }
-  const at::Tensor x = residual + Product(Mix(q, past, rows), o_, {}, precision);
+  const at::Tensor x = residual + Through(o_, Mix(q, past, rows), precision);
   const at::Tensor normed = RmsNorm(x, post_norm_, config_.rms_norm_eps);
-  const at::Tensor inner = at::silu(Product(normed, gate_, {}, precision)) * Product(normed, up_, {}, precision);
-  return x + Product(inner, down_, {}, precision);
+  const at::Tensor inner = at::silu(Through(gate_, normed, precision)) * Through(up_, normed, precision);
+  return x + Through(down_, inner, precision);
 }
 
 // Softmax attention of q over the text and over the position's own later rows, [N, heads * Dh].

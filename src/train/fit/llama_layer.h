@@ -15,12 +15,15 @@ namespace hydrant::train {
 // What a file calls the layer's tensors, without ".weight". Empty: the layer has no such norm.
 struct LayerNames {
   std::string input_norm, post_norm, q, k, v, o, gate, up, down;
+  std::string q_norm = {}, k_norm = {};
 };
+// As models in Hugging Face's layout have them behind `prefix` ("model.layers.3.").
+LayerNames UsualLayerNames(const std::string& prefix);
 
 class LlamaLayer {
  public:
   // `parameters` must outlive it. Matrices start as normal draws of the standard deviation 0.02 (Hugging Face's
-  // initializer_range), norms as ones.
+  // initializer_range), norms as ones, biases as zeros. A matrix has a bias where `parameters` have one.
   LlamaLayer(const model::ModelConfig& config, const LayerNames& names, Parameters& parameters, at::Generator& random);
 
   // Keys and values of every position, as rows: [num_rows, heads, length, Dh].
@@ -46,7 +49,8 @@ class LlamaLayer {
   at::Tensor Mix(const at::Tensor& q, const Past& past, const RowLayout& rows) const;
 
   model::ModelConfig config_;
-  at::Tensor input_norm_, post_norm_, q_, k_, v_, o_, gate_, up_, down_;
+  at::Tensor input_norm_, post_norm_, q_norm_, k_norm_;
+  Layer q_, k_, v_, o_, gate_, up_, down_;
   at::Tensor inv_freq_;  // [Dh / 2]
 };
 

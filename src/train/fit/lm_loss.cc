@@ -8,9 +8,9 @@
 namespace hydrant::train {
 namespace {
 
-// Places of labels: learned tokens that head 0 can predict.
-at::Tensor LabelPlaces(const BatchTensors& batch) {
-  return batch.learned.logical_and(batch.position.ge(2)).nonzero().squeeze(1);
+// Places of labels: learned tokens with `shift` tokens before them or more. Head 0 can predict those.
+at::Tensor LabelPlaces(const BatchTensors& batch, int64_t shift) {
+  return batch.learned.logical_and(batch.position.ge(shift)).nonzero().squeeze(1);
 }
 
 // What a chunk's heads share.
@@ -24,15 +24,16 @@ struct Chunk {
 
 class Loss {
  public:
-  Loss(const Network& network, const std::vector<at::Tensor>& states, const BatchTensors& batch,
+  Loss(const std::vector<LmHead>& lm_heads, const std::vector<at::Tensor>& states, const BatchTensors& batch,
        const at::Tensor& final_hidden, const at::Tensor& base_lm_head, const LossOptions& options)
-      : batch_(batch), options_(options), final_hidden_(final_hidden), base_lm_head_(Prepared(base_lm_head)) {
+      : batch_(batch), options_(options), lm_heads_(lm_heads), final_hidden_(final_hidden) {
+    if (base_lm_head.defined()) base_lm_head_ = Prepared(base_lm_head.detach());
     const std::vector<double> counts =
-        options.counts.empty() ? CountLabels(batch, static_cast<int32_t>(states.size())) : options.counts;
+        options.counts.empty() ? CountLabels(batch, static_cast<int32_t>(states.size()), options.first_shift)
+                               : options.counts;
     for (size_t i = 0; i < states.size(); ++i) {
       states_.push_back(states[i].detach());
-      lm_heads_.push_back(network.HeadAt(static_cast<int32_t>(i)));
-      prepared_.push_back(Prepared(lm_heads_.back().weight.detach()));
+      prepared_.push_back(Prepared(lm_heads_[i].weight.detach()));
       const double weight = options.objective.HeadWeight(static_cast<int32_t>(i));
       scales_.push_back(counts[i] > 0 ? weight / counts[i] : 0);
       if (options.with_gradient) result_.state_gradients.push_back(at::zeros_like(states_.back()));
@@ -45,7 +46,7 @@ class Loss {
   }
 
   LossResult Run() {
-    const at::Tensor places = LabelPlaces(batch_);
+    const at::Tensor places = LabelPlaces(batch_, options_.first_shift);
     for (int64_t begin = 0; begin < places.numel(); begin += options_.chunk) {
       Chunk chunk = MakeChunk(places.narrow(0, begin, std::min(options_.chunk, places.numel() - begin)));
       if (tokens_.defined()) chunk = InDraftVocab(chunk);
@@ -114,7 +115,7 @@ class Loss {
   }
 
   void AddHead(size_t i, const Chunk& whole) {
-    const int64_t shift = static_cast<int64_t>(i) + 2;
+    const int64_t shift = static_cast<int64_t>(i) + options_.first_shift;
     const Chunk chunk = PartFor(shift, whole);
     if (chunk.places.numel() == 0) return;
     const at::Tensor rows = chunk.places - shift;
@@ -169,10 +170,10 @@ class Loss {
 
   const BatchTensors& batch_;
   const LossOptions& options_;
+  const std::vector<LmHead>& lm_heads_;
   at::Tensor final_hidden_, base_lm_head_;
   at::Tensor tokens_, row_of_;  // LmHead::tokens; [V] the row of a token, or -1. Undefined: all tokens
   std::vector<at::Tensor> states_, prepared_;
-  std::vector<LmHead> lm_heads_;
   std::vector<double> scales_;
   LossResult result_;
 };
@@ -181,19 +182,19 @@ class Loss {
 
 double Objective::HeadWeight(int32_t head) const { return std::pow(head_decay, head); }
 
-std::vector<double> CountLabels(const BatchTensors& batch, int32_t depth) {
+std::vector<double> CountLabels(const BatchTensors& batch, int32_t depth, int64_t first_shift) {
   std::vector<double> counts;
   for (int32_t i = 0; i < depth; ++i) {
-    const at::Tensor fits = batch.learned.logical_and(batch.position.ge(int64_t{i} + 2));
+    const at::Tensor fits = batch.learned.logical_and(batch.position.ge(i + first_shift));
     counts.push_back(static_cast<double>(fits.sum().item<int64_t>()));
   }
   return counts;
 }
 
-LossResult LmLoss(const Network& network, const std::vector<at::Tensor>& states, const BatchTensors& batch,
+LossResult LmLoss(const std::vector<LmHead>& lm_heads, const std::vector<at::Tensor>& states, const BatchTensors& batch,
                   const at::Tensor& final_hidden, const at::Tensor& base_lm_head, const LossOptions& options) {
   at::NoGradGuard no_grad;
-  return Loss(network, states, batch, final_hidden, base_lm_head, options).Run();
+  return Loss(lm_heads, states, batch, final_hidden, base_lm_head, options).Run();
 }
 
 }  // namespace hydrant::train

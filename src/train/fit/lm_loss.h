@@ -38,20 +38,22 @@ struct LossResult {
 };
 
 struct LossOptions {
-  Objective objective;
+  Objective objective = {};
   Precision precision = Precision::kF32;
   int64_t chunk = 256;              // labels at once
   std::vector<double> counts = {};  // labels of head i in the whole batch, all ranks; empty: as this batch has
   bool with_gradient = true;
   bool with_agreement = false;  // also count top-k agreement, which costs about a tenth
+  int64_t first_shift = 2;      // the state at n of head 0 predicts token n + first_shift; 1: a base's own lm head
 };
 
-// Labels that head i has in the batch, 0 .. depth - 1.
-std::vector<double> CountLabels(const BatchTensors& batch, int32_t depth);
+// Labels that head i has in the batch, 0 .. depth - 1. `first_shift`: LossOptions'.
+std::vector<double> CountLabels(const BatchTensors& batch, int32_t depth, int64_t first_shift = 2);
 
-// `states` as Network::States gives them. Gradients of lm heads are added to theirs at once; those of the states come
-// back, for the network's backward pass. `final_hidden` [N, D]: after the base's final norm.
-LossResult LmLoss(const Network& network, const std::vector<at::Tensor>& states, const BatchTensors& batch,
+// `states` as Network::States gives them, which `lm_heads` read, one each. Gradients of lm heads are added to theirs at
+// once; those of the states come back, for the network's backward pass. `final_hidden` [N, D]: after the base's final
+// norm; it and `base_lm_head` may be undefined where no teacher's distribution and no agreement is asked for.
+LossResult LmLoss(const std::vector<LmHead>& lm_heads, const std::vector<at::Tensor>& states, const BatchTensors& batch,
                   const at::Tensor& final_hidden, const at::Tensor& base_lm_head, const LossOptions& options);
 
 }  // namespace hydrant::train

@@ -26,7 +26,9 @@ class ResidualHeads : public Network {
     if (info.rows->Find(draft::kPrefixLayer) == nullptr) return;
     prefix_norm_ = parameters.Get(draft::NameOf(info, draft::kPrefixNorm, 0, 0) + ".weight");
     prefix_norm_.fill_(1);
-    prefix_ = std::make_unique<LlamaLayer>(PrefixConfig(info, base_config), PrefixNames(info), parameters, random);
+    prefix_ = std::make_unique<LlamaLayer>(PrefixConfig(info, base_config),
+                                           UsualLayerNames(draft::NameOf(info, draft::kPrefixLayer, 0, 0)), parameters,
+                                           random);
   }
 
   std::vector<at::Tensor> States(const BatchTensors& batch, const PassOptions& options, int32_t depth) const override {
@@ -78,19 +80,6 @@ class ResidualHeads : public Network {
     head.lm_head = take(role, info.num_layers, Start::kZeros);
     head.lm_head.weight.copy_(base.lm_head);
     return head;
-  }
-
-  static LayerNames PrefixNames(const draft::HeadsInfo& info) {
-    const std::string prefix = draft::NameOf(info, draft::kPrefixLayer, 0, 0);
-    return {.input_norm = prefix + "input_layernorm",
-            .post_norm = prefix + "post_attention_layernorm",
-            .q = prefix + "self_attn.q_proj",
-            .k = prefix + "self_attn.k_proj",
-            .v = prefix + "self_attn.v_proj",
-            .o = prefix + "self_attn.o_proj",
-            .gate = prefix + "mlp.gate_proj",
-            .up = prefix + "mlp.up_proj",
-            .down = prefix + "mlp.down_proj"};
   }
 
   // As the loader reads the layer back: hydra_weights.cc has its rules.
