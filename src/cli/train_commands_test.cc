@@ -95,7 +95,7 @@ TEST(TrainCommandsTest, GoesOnWithTheSameRunOnly) {
   ASSERT_EQ(run(whole, {}).code, 0);
   const Outcome again = run(whole, {});
   EXPECT_EQ(again.code, 2);
-  EXPECT_THAT(again.err, AllOf(HasSubstr("holds a run or heads already"), HasSubstr("--resume"), HasSubstr("--force")));
+  EXPECT_THAT(again.err, AllOf(HasSubstr("holds a run or a model already"), HasSubstr("--resume"), HasSubstr("--force")));
   const Outcome other = run(whole, {"--resume", "--seed", "2"});
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, AllOf(HasSubstr("'seed' 1"), HasSubstr("this one has 2")));

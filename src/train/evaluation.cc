@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/json.h"
 #include "draft/drafter.h"
 #include "model/linear_packer.h"
 #include "model/weight_arranger.h"
@@ -46,6 +47,13 @@ std::vector<int32_t> PromptOf(const TokenData& data, const Segment& segment) {
   const int32_t wanted = first >= kFewTokens ? first : kPromptTokens;
   const int32_t count = std::max(1, first >= kFewTokens ? wanted : std::min(wanted, segment.count / 2));
   return {tokens.begin(), tokens.begin() + std::min(count, segment.count)};
+}
+
+base::Json JsonOf(const EvaluationFigures& figures) {
+  return {{"tokens_per_step", figures.tokens_per_step},
+          {"standard_error", figures.standard_error},
+          {"emitted_per_step", figures.emitted_per_step},
+          {"chain_tokens_per_step", figures.chain_per_step}};
 }
 
 Evaluation::Evaluation(load::LoadedModel& loaded, std::span<const std::vector<int32_t>> prompts, int32_t max_tokens,

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_fwd.h"
 #include "eval/record.h"
 #include "load/loaded_model.h"
 #include "train/data/segments.h"
@@ -30,6 +31,8 @@ struct EvaluationFigures {
   double emitted_per_step = 1;                     // likewise: what papers call the acceptance length
   double chain_per_step = 1;                       // tokens per step with a chain of four tokens, or fewer heads
 };
+
+base::Json JsonOf(const EvaluationFigures& figures);
 
 class Evaluation {
  public:

@@ -8,26 +8,11 @@ namespace hydrant::cli {
 namespace {
 
 // Where the library's options are declared, or taken.
-constexpr std::array<std::string_view, 19> kOwners = {
-    "AcceptOptions",
-    "BeamOptions",
-    "ChatMessage",
-    "ConvertOptions",
-    "EngineOptions",
-    "EvalLogits",
-    "GenerationRequest",
-    "LookupOptions",
-    "PerplexityOptions",
-    "RandomModel",
-    "RenderChat",
-    "RespellOptions",
-    "SamplingOptions",
-    "StepOptions",
-    "StopOptions",
-    "Tokenize",
-    "TrainHeadsOptions",
-    "HeadShape",
-    "Recipe",
+constexpr std::array<std::string_view, 20> kOwners = {
+    "AcceptOptions", "BeamOptions",       "ChatMessage",     "ConvertOptions",    "EngineOptions",
+    "EvalLogits",    "GenerationRequest", "LookupOptions",   "PerplexityOptions", "RandomModel",
+    "RenderChat",    "RespellOptions",    "SamplingOptions", "StepOptions",       "StopOptions",
+    "Tokenize",      "TrainHeadsOptions", "RunOptions",      "HeadShape",         "Recipe",
 };
 
 struct Spelling {
@@ -47,9 +32,9 @@ constexpr std::array<Spelling, 22> kSpellings{{
     {"LookupOptions::rule", "--lookup-rule"},
     {"RenderChat::template_name", "--template"},
     {"Tokenize::add_bos", "--add-bos"},
-    {"TrainHeadsOptions::replace", "--force"},
-    {"TrainHeadsOptions::row_tokens", "--seq-len"},
-    {"TrainHeadsOptions::rows", "--batch-size"},
+    {"RunOptions::replace", "--force"},
+    {"RunOptions::row_tokens", "--seq-len"},
+    {"RunOptions::rows", "--batch-size"},
     {"TrainHeadsOptions::heads", "--arch"},
     {"HeadShape::arch", "--arch"},
     {"HeadShape::num_heads", "--heads"},

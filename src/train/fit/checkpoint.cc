@@ -20,12 +20,12 @@ struct Part {
   at::Tensor numbers;
 };
 
-std::vector<Part> PartsOf(const std::vector<NamedFit>& fits) {
+std::vector<Part> PartsOf(const std::vector<TrainedPart>& trained) {
   std::vector<Part> parts;
-  for (const NamedFit& named : fits) {
-    parts.push_back({named.name + ".values", named.fit->parameters().values()});
-    parts.push_back({named.name + ".mean", named.fit->optimizer().mean()});
-    parts.push_back({named.name + ".variance", named.fit->optimizer().variance()});
+  for (const TrainedPart& part : trained) {
+    parts.push_back({part.name + ".values", part.parameters->values()});
+    parts.push_back({part.name + ".mean", part.optimizer->mean()});
+    parts.push_back({part.name + ".variance", part.optimizer->variance()});
   }
   return parts;
 }
@@ -43,9 +43,9 @@ void CheckSettings(const std::string& path, const base::Json& found, const base:
 
 }  // namespace
 
-void WriteCheckpoint(const std::string& path, const std::vector<NamedFit>& fits, int64_t step,
+void WriteCheckpoint(const std::string& path, const std::vector<TrainedPart>& trained, int64_t step,
                      const base::Json& settings) {
-  const std::vector<Part> parts = PartsOf(fits);
+  const std::vector<Part> parts = PartsOf(trained);
   std::vector<checkpoint::TensorEntry> entries;
   for (const Part& part : parts) entries.push_back({part.name, DType::kF32, {part.numbers.numel()}});
   const std::map<std::string, std::string, std::less<>> metadata = {
@@ -57,7 +57,7 @@ void WriteCheckpoint(const std::string& path, const std::vector<NamedFit>& fits,
   writer.Finish();
 }
 
-int64_t ReadCheckpoint(const std::string& path, const std::vector<NamedFit>& fits, const base::Json& settings) {
+int64_t ReadCheckpoint(const std::string& path, const std::vector<TrainedPart>& trained, const base::Json& settings) {
   const std::unique_ptr<checkpoint::TensorSource> source = checkpoint::OpenTensorFile(path);
   const auto& metadata = source->metadata();
   const auto step = metadata.find(kStep), stored = metadata.find(kSettings);
@@ -66,7 +66,7 @@ int64_t ReadCheckpoint(const std::string& path, const std::vector<NamedFit>& fit
                               kSettings + "'");
   }
   CheckSettings(path, base::ParseJson(stored->second, path), settings);
-  for (const Part& part : PartsOf(fits)) {
+  for (const Part& part : PartsOf(trained)) {
     const checkpoint::StoredTensor* tensor = source->Find(part.name);
     const std::vector<int64_t> shape = {part.numbers.numel()};
     if (tensor == nullptr || tensor->view.dtype != DType::kF32 || tensor->view.shape != shape) {

@@ -115,13 +115,11 @@ std::vector<at::Tensor> LlamaModel::States(const BatchTensors& batch, std::span<
 }
 
 void LlamaModel::CheckRows(const model::ModelConfig& config, int32_t row_tokens) {
-  const int64_t window = config.sliding_window, most = config.max_positions;
-  const int64_t limit = window > 0 ? std::min(window, most) : most;
-  if (row_tokens <= limit) return;
-  throw UserError(
-      "RunOptions::row_tokens is " + std::to_string(row_tokens) + ", and the base has " +
-          (limit == most ? std::to_string(most) + " positions" : "windows of " + std::to_string(window) + " positions"),
-      "choose a smaller number");
+  if (config.sliding_window == 0 || row_tokens <= config.sliding_window) return;
+  throw UserError("RunOptions::row_tokens is " + std::to_string(row_tokens) +
+                      ", and the base's attention has a window of " + std::to_string(config.sliding_window) +
+                      " positions",
+                  "choose a smaller number");
 }
 
 }  // namespace hydrant::train

@@ -34,7 +34,7 @@ class LlamaModel {
   // What heads read; leaves with a gradient.
   BaseTensors tensors() const { return {.embedding = embedding_, .lm_head = lm_head_}; }
 
-  // Throws UserError for rows longer than the model's positions or its attention's window.
+  // Throws UserError for rows longer than the window of the model's attention.
   static void CheckRows(const model::ModelConfig& config, int32_t row_tokens);
 
  private:

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/thread_pool.h"
 #include "hydrant/error.h"
+#include "train/fit/lm_loss.h"
 
 namespace hydrant::train {
 namespace {
@@ -46,29 +47,36 @@ void CheckSameSettings(parallel::Communicator& ranks, const base::Json& settings
   }
 }
 
-void TakeStart(parallel::Communicator& ranks, const std::vector<NamedFit>& fits, int64_t& step) {
+void TakeStart(parallel::Communicator& ranks, const std::vector<TrainedPart>& parts, int64_t& step) {
   if (ranks.size() == 1) return;
   ranks.Broadcast(parallel::BytesOf(std::span(&step, 1)), 0);
-  for (const NamedFit& named : fits) {
-    for (at::Tensor* tensor :
-         {&named.fit->parameters().values(), &named.fit->optimizer().mean(), &named.fit->optimizer().variance()}) {
+  for (const TrainedPart& part : parts) {
+    for (at::Tensor* tensor : {&part.parameters->values(), &part.optimizer->mean(), &part.optimizer->variance()}) {
       ranks.Broadcast(parallel::BytesOf(NumbersOf(*tensor)), 0);
     }
   }
 }
 
-void CheckSameParameters(parallel::Communicator& ranks, const std::vector<NamedFit>& fits) {
+void CheckSameParameters(parallel::Communicator& ranks, const std::vector<TrainedPart>& parts) {
   if (ranks.size() == 1) return;
-  for (const NamedFit& named : fits) {
-    const uint64_t own = HashOf(NumbersOf(named.fit->parameters().values()));
+  for (const TrainedPart& part : parts) {
+    const uint64_t own = HashOf(NumbersOf(part.parameters->values()));
     std::vector<uint64_t> all(static_cast<size_t>(ranks.size()));
     ranks.AllGather(std::as_bytes(std::span(&own, 1)), parallel::BytesOf(std::span(all)));
     for (size_t r = 1; r < all.size(); ++r) {
       if (all[r] == all.front()) continue;
-      throw InternalError("the parameters of " + named.name + " on rank " + std::to_string(r) +
+      throw InternalError("the parameters of " + part.name + " on rank " + std::to_string(r) +
                           " differ from those on rank 0: the machines compute differently");
     }
   }
+}
+
+std::vector<double> CountAllLabels(parallel::Communicator& ranks, const BatchTensors& own, int32_t depth,
+                                   int64_t first_shift) {
+  std::vector<double> counts(static_cast<size_t>(depth), 0.0);
+  if (own.tokens.defined()) counts = CountLabels(own, depth, first_shift);
+  ranks.TreeSum(std::span(counts));
+  return counts;
 }
 
 void SetLibraryThreads(const parallel::Communicator& ranks, int threads) {

@@ -7,6 +7,7 @@
 
 #include "base/json_fwd.h"
 #include "parallel/communicator.h"
+#include "train/fit/batch_tensors.h"
 #include "train/fit/checkpoint.h"
 
 namespace hydrant::train {
@@ -16,10 +17,14 @@ namespace hydrant::train {
 void CheckSameSettings(parallel::Communicator& ranks, const base::Json& settings);
 
 // All go on from rank 0's parameters, moments and number of steps: CPUs of other kinds may draw other last bits.
-void TakeStart(parallel::Communicator& ranks, const std::vector<NamedFit>& fits, int64_t& step);
+void TakeStart(parallel::Communicator& ranks, const std::vector<TrainedPart>& parts, int64_t& step);
 
 // Throws InternalError where parameters have come to differ.
-void CheckSameParameters(parallel::Communicator& ranks, const std::vector<NamedFit>& fits);
+void CheckSameParameters(parallel::Communicator& ranks, const std::vector<TrainedPart>& parts);
+
+// CountLabels of the rows of all ranks; `own`: of this one, without tokens where it has no row.
+std::vector<double> CountAllLabels(parallel::Communicator& ranks, const BatchTensors& own, int32_t depth,
+                                   int64_t first_shift = 2);
 
 // For all that multiplies in this process. OpenBLAS counts cores when it is loaded, which is before a rank knows its
 // own.

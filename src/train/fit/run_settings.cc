@@ -12,32 +12,24 @@ using base::Json;
 Precision PrecisionNamed(const std::string& name) {
   if (name == "f32") return Precision::kF32;
   if (name == "bf16") return Precision::kBF16;
-  if (name != "auto") throw UserError("TrainHeadsOptions::precision is '" + name + "', expected auto, f32 or bf16");
+  if (name != "auto") throw UserError("RunOptions::precision is '" + name + "', expected auto, f32 or bf16");
   const kernels::CpuFeatures& cpu = kernels::DetectCpuFeatures();
   return cpu.amx || (cpu.avx512 && !cpu.slow_bf16_dots) ? Precision::kBF16 : Precision::kF32;
-}
-
-void CheckOptions(const TrainHeadsOptions& options) {
-  const auto check = [](const char* what, int64_t value, int64_t least, int64_t most) {
-    if (value >= least && value <= most) return;
-    throw UserError("TrainHeadsOptions::" + std::string(what) + " is " + std::to_string(value) + ", expected " +
-                    std::to_string(least) + " to " + std::to_string(most));
-  };
-  check("row_tokens", options.row_tokens, 8, 1 << 20);
-  check("rows", options.rows, 1, 1 << 16);
-  check("log_every", options.log_every, 1, 1 << 30);
-  check("save_every", options.save_every, 1, 1 << 30);
-  check("draft_vocab_size", options.draft_vocab_size, 0, 1 << 30);
-  check("eval_every", options.eval_every, 0, 1 << 30);
-  check("eval_texts", options.eval_texts, 1, 1 << 16);
-  check("eval_tokens", options.eval_tokens, 2, 1 << 16);
-  if (options.heads.empty()) throw UserError("TrainHeadsOptions::heads is empty, expected at least one kind of heads");
-  if (options.data.empty()) throw UserError("TrainHeadsOptions::data is empty, expected files of text");
 }
 
 std::string FolderNameOf(std::string arch) {
   if (const size_t at = arch.find("++"); at != std::string::npos) arch.replace(at, 2, "_pp");
   return arch;
+}
+
+Json SettingsOf(const RunOptions& options, const RunData& run, Precision precision) {
+  return {{"data", ContentHash(run.data)},
+          {"tokens", options.tokens},
+          {"row_tokens", options.row_tokens},
+          {"rows", options.rows},
+          {"seed", options.seed},
+          {"held_out", run.held_out.size()},
+          {"precision", precision == Precision::kBF16 ? "bf16" : "f32"}};
 }
 
 Json SettingsOf(const Recipe& recipe) {

@@ -6,19 +6,20 @@
 
 #include "base/json_fwd.h"
 #include "train/fit/network.h"
-#include "train/fit/train_heads.h"
+#include "train/head_rows.h"
+#include "train/recipe.h"
+#include "train/run_data.h"
+#include "train/run_options.h"
 
 namespace hydrant::train {
 
 // "auto", "f32" or "bf16". Throws UserError.
 Precision PrecisionNamed(const std::string& name);
 
-// Throws UserError naming the first option that is out of range.
-void CheckOptions(const TrainHeadsOptions& options);
-
 // A folder's name for an arch: "hydra++" is "hydra_pp".
 std::string FolderNameOf(std::string arch);
 
+base::Json SettingsOf(const RunOptions& options, const RunData& run, Precision precision);
 base::Json SettingsOf(const Recipe& recipe);
 base::Json SettingsOf(const HeadShape& shape, const draft::HeadsInfo& info);
 
