@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,35 @@ TEST(TrainCommandsTest, MakesFoldersThatDraft) {
   EXPECT_THAT(ReadBack(heads + "training/metrics.jsonl"), HasSubstr("\"tokens_per_step\""));
 }
 
+// A rate that spoils what is learned: the last heads are not the best.
+TEST(TrainCommandsTest, KeepsTheBestHeads) {
+  HYDRANT_NEED_TRAINING();
+  const TempDir dir;
+  const std::string text = dir.Write("story.txt", Story(80));
+  Words args = TrainArgs(dir, {"--arch", "medusa", "--data", text, "--heads", "1", "--epochs", "4", "--eval-every", "1",
+                               "--eval-tokens", "16", "--lr", "0.5", "--json"});
+  const Outcome trained = Hydrant(args);
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const Json best = Json::parse(trained.out).at("heads").at(0).at("best");
+  double most = 0;
+  int64_t step = 0;
+  std::istringstream lines(ReadBack(dir.path() + "/heads/training/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json parsed = Json::parse(line);
+    if (parsed.value("tokens_per_step", 0.0) <= most) continue;
+    most = parsed.at("tokens_per_step");
+    step = parsed.at("step");
+  }
+  EXPECT_EQ(best.at("tokens_per_step"), most);
+  EXPECT_EQ(best.at("step"), step);
+  EXPECT_LT(step, 8);
+  EXPECT_EQ(best.at("folder"), dir.path() + "/heads/training/best/medusa");
+  const std::string draft = best.at("folder");
+  const std::string last = dir.path() + "/heads";
+  EXPECT_NE(ReadBack(draft + "/medusa_lm_head.pt"), ReadBack(last + "/medusa_lm_head.pt"));
+  EXPECT_EQ(Hydrant({"inspect", draft}).code, 0);
+}
+
 // Where Python has PyTorch.
 TEST(TrainCommandsTest, PyTorchReadsTheFiles) {
   HYDRANT_NEED_TRAINING();
@@ -95,7 +125,8 @@ TEST(TrainCommandsTest, GoesOnWithTheSameRunOnly) {
   ASSERT_EQ(run(whole, {}).code, 0);
   const Outcome again = run(whole, {});
   EXPECT_EQ(again.code, 2);
-  EXPECT_THAT(again.err, AllOf(HasSubstr("holds a run or a model already"), HasSubstr("--resume"), HasSubstr("--force")));
+  EXPECT_THAT(again.err,
+              AllOf(HasSubstr("holds a run or a model already"), HasSubstr("--resume"), HasSubstr("--force")));
   const Outcome other = run(whole, {"--resume", "--seed", "2"});
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, AllOf(HasSubstr("'seed' 1"), HasSubstr("this one has 2")));

@@ -326,6 +326,9 @@ base::Json JsonOf(const train::TrainHeadsReport& report) {
     if (trained.tokens_per_step == 0) continue;
     heads.back()["tokens_per_step"] = trained.tokens_per_step;
     heads.back()["standard_error"] = trained.standard_error;
+    heads.back()["best"] = {{"folder", trained.best_folder},
+                            {"step", trained.best_step},
+                            {"tokens_per_step", trained.best_tokens_per_step}};
   }
   return {{"heads", std::move(heads)}, {"steps", report.steps},     {"all_steps", report.all_steps},
           {"tokens", report.tokens},   {"seconds", report.seconds}, {"base_seconds", report.base_seconds},
@@ -343,6 +346,9 @@ void PrintReport(const train::TrainHeadsReport& report, bool json) {
                       std::isfinite(heads.standard_error) ? fmt::format(" +- {:.3f}", heads.standard_error) : "");
     }
     Print(fmt::format("{}: {}{}\n", EscapedName(heads.folder), heads.arch, figures));
+    if (heads.best_tokens_per_step <= heads.tokens_per_step) continue;
+    Print(fmt::format("{}: after step {}, {:.3f} tokens per step\n", EscapedName(heads.best_folder), heads.best_step,
+                      heads.best_tokens_per_step));
   }
   if (report.tokens == 0) return Print(fmt::format("All {} steps were done already\n", report.all_steps));
   Print(fmt::format("{} of {} steps, {} tokens in {} ({:.0f} % of it in the base), {:.0f} tokens/s\n", report.steps,

@@ -29,6 +29,16 @@ std::string KeptLines(const std::string& path, int64_t kept_steps) {
   return kept;
 }
 
+// Null for a line that is not one of a kind of heads.
+Json LineOf(const std::string& line) {
+  const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object() || !parsed.contains("step") || !parsed.contains("arch")) return nullptr;
+  return parsed;
+}
+
+// A line of held-out texts, not of a step.
+bool IsMeasured(const Json& line) { return line.contains("tokens_per_step") && !line.contains("heads"); }
+
 std::string Share(double value) {
   char text[16];
   std::snprintf(text, sizeof(text), "%.3f", value);
@@ -78,17 +88,29 @@ std::string PlotOf(const std::string& metrics_file) {
   };
   std::ifstream file(metrics_file);
   for (std::string line; std::getline(file, line);) {
-    const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!parsed.is_object() || !parsed.contains("step") || !parsed.contains("arch")) continue;
+    const Json parsed = LineOf(line);
+    if (parsed.is_null()) continue;
     const auto step = parsed["step"].get<double>();
     const auto arch = parsed["arch"].get<std::string>();
     if (parsed.contains("loss")) add(panels[0], arch, step, parsed["loss"].get<double>());
     if (parsed.contains("heads")) add(panels[1], arch, step, parsed["heads"][0]["base_top"][0].get<double>());
-    if (parsed.contains("tokens_per_step") && !parsed.contains("heads")) {
+    if (IsMeasured(parsed)) {
       add(panels[2], arch, step, parsed["tokens_per_step"].get<double>());
     }
   }
   return eval::SvgOf(panels);
+}
+
+Json BestOf(const std::string& metrics_file, const std::string& arch) {
+  Json best;
+  std::ifstream file(metrics_file);
+  for (std::string line; std::getline(file, line);) {
+    const Json parsed = LineOf(line);
+    if (parsed.is_null() || !IsMeasured(parsed) || parsed["arch"] != arch) continue;
+    if (best.is_null() || parsed["tokens_per_step"].get<double>() > best["tokens_per_step"].get<double>())
+      best = parsed;
+  }
+  return best;
 }
 
 MetricsFile::MetricsFile(const std::string& path, int64_t kept_steps) : path_(path) {

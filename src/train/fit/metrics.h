@@ -19,6 +19,9 @@ std::string WordsOf(const StepFigures& figures);
 // What metrics.jsonl says, as curves over the steps: losses, agreement of the first head, tokens per step. An SVG file.
 std::string PlotOf(const std::string& metrics_file);
 
+// The line of `arch` with the most tokens per step; null where none was measured.
+base::Json BestOf(const std::string& metrics_file, const std::string& arch);
+
 class MetricsFile {
  public:
   // Lines of steps after `kept_steps` are dropped: a run goes on from there.

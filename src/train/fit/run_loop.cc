@@ -85,7 +85,7 @@ RunReport RunLoop::Run(Trainee& trainee, const RunData& data, std::vector<Traine
   report_ = {.all_steps = all_steps};
   if (options_.resume && is_first_) report_.steps = ReadCheckpoint(CheckpointFile(), parts_, settings_);
   TakeStart(ranks_, parts_, report_.steps);
-  if (is_first_) metrics_ = std::make_unique<MetricsFile>(record_ + "/metrics.jsonl", report_.steps);
+  if (is_first_) metrics_ = std::make_unique<MetricsFile>(metrics_file(), report_.steps);
   started_at_ = report_.steps;
   start_ = std::chrono::steady_clock::now();
   Loop(trainee, data);
@@ -131,7 +131,7 @@ void RunLoop::Save(Trainee& trainee) const {
 }
 
 void RunLoop::WritePlot() const {
-  const std::string plot = PlotOf(record_ + "/metrics.jsonl");
+  const std::string plot = PlotOf(metrics_file());
   base::AtomicFile file(record_ + "/loss.svg");
   file.Write(plot.data(), plot.size());
   file.Keep();

@@ -48,6 +48,7 @@ class RunLoop {
   bool is_first() const { return is_first_; }  // of the ranks: writes, and tells the user
   // The folder of what a run keeps beside what it makes.
   const std::string& record() const { return record_; }
+  std::string metrics_file() const { return record_ + "/metrics.jsonl"; }
 
   // What the run is doing, for the user. Throws where the run is to stop.
   void Stage(const std::string& name, double share) const;

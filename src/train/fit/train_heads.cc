@@ -72,13 +72,7 @@ class Run : public Trainee {
 
   void Write(int64_t /*steps*/) override {
     for (size_t f = 0; f < fits_.size(); ++f) {
-      const HeadFit& heads = *fits_[f].heads;
-      WriteHeads(heads.options().info, loaded_->weights.config, heads.Tensors(),
-                 {.folder = report_.heads[f].folder,
-                  .file = options_.file,
-                  .dtype = options_.dtype,
-                  .base = heads.options().info.base_model,
-                  .draft_vocab = heads.options().shape.draft_vocab});
+      WriteTo(report_.heads[f].folder, *fits_[f].heads);
     }
   }
 
@@ -97,7 +91,13 @@ class Run : public Trainee {
       const EvaluationFigures found = evaluation_->Run(heads.folder);
       heads.tokens_per_step = found.tokens_per_step;
       heads.standard_error = found.standard_error;
+      const Json best = BestOf(loop_.metrics_file(), heads.arch);
+      const bool is_best = best.is_null() || found.tokens_per_step > best["tokens_per_step"].get<double>();
       loop_.LogMeasured(steps, heads.arch, JsonOf(found));
+      heads.best_folder = loop_.record() + "/best/" + FolderNameOf(heads.arch);
+      heads.best_step = is_best ? steps : best["step"].get<int64_t>();
+      heads.best_tokens_per_step = is_best ? found.tokens_per_step : best["tokens_per_step"].get<double>();
+      if (is_best) WriteTo(heads.best_folder, *fits_[f].heads);
     }
   }
 
@@ -107,6 +107,15 @@ class Run : public Trainee {
     std::unique_ptr<HeadFit> heads;
     std::vector<size_t> states;  // that it reads, among wanted_
   };
+
+  void WriteTo(const std::string& folder, const HeadFit& heads) const {
+    WriteHeads(heads.options().info, loaded_->weights.config, heads.Tensors(),
+               {.folder = folder,
+                .file = options_.file,
+                .dtype = options_.dtype,
+                .base = heads.options().info.base_model,
+                .draft_vocab = heads.options().shape.draft_vocab});
+  }
 
   void LoadBase() {
     loop_.Stage("loading", 0);

@@ -37,6 +37,10 @@ struct TrainedHeads {
   std::string arch, folder;
   double loss = 0;                                 // of the last step
   double tokens_per_step = 0, standard_error = 0;  // of the last evaluation; 0: there was none
+  // The evaluation with the most tokens per step, of all calls of the run, and the heads as they were then.
+  std::string best_folder = {};
+  int64_t best_step = 0;
+  double best_tokens_per_step = 0;
 };
 
 struct TrainHeadsReport : RunReport {
