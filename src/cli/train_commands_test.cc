@@ -95,6 +95,20 @@ TEST(TrainCommandsTest, KeepsTheBestHeads) {
   EXPECT_EQ(Hydrant({"inspect", draft}).code, 0);
 }
 
+TEST(TrainCommandsTest, PrunedLmHeadsDraftTheirTokensAlone) {
+  HYDRANT_NEED_TRAINING();
+  const TempDir dir;
+  const std::string text = dir.Write("story.txt", Story(80));
+  const Outcome trained = Hydrant(TrainArgs(
+      dir, {"--arch", "hydra++,medusa,eagle3", "--data", text, "--lm-head", "pruned", "--draft-vocab-size", "12"}));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  for (const char* name : {"hydra_pp", "medusa", "eagle3"}) {
+    const Json run = JsonOf(Hydrant({"run", "--model", Model(), "--draft", dir.path() + "/heads/" + name, "--template",
+                                     "none", "--prompt", "Once upon", "--max-tokens", "8", "--json"}));
+    EXPECT_EQ(run.at("num_draft_vocab"), 12) << name;
+  }
+}
+
 // Where Python has PyTorch.
 TEST(TrainCommandsTest, PyTorchReadsTheFiles) {
   HYDRANT_NEED_TRAINING();
@@ -180,6 +194,12 @@ TEST(TrainCommandsTest, BadInputIsExplained) {
   fails({"--arch", "redrafter", "--data", good, "--reconstruction-loss", "1"}, HasSubstr("--reconstruction-loss"));
   fails({"--arch", "medusa", "--data", good, "--passes", "3"}, HasSubstr("--passes is for eagle"));
   fails({"--arch", "eagle", "--data", good, "--heads", "3"}, HasSubstr("--heads is for medusa"));
+  fails({"--arch", "hydra++", "--data", good, "--lm-head", "pruned"},
+        HasSubstr("--lm-head pruned needs --draft-vocab-size"));
+  fails({"--arch", "hydra++", "--data", good, "--draft-vocab-size", "9"},
+        HasSubstr("--draft-vocab-size is for eagle3 and --lm-head pruned"));
+  fails({"--arch", "eagle3", "--data", good, "--lm-head", "pruned", "--draft-vocab-size", "9"},
+        HasSubstr("--lm-head is for medusa, hydra and hydra++"));
   fails({"--arch", "medusa", "--data", good, "--resume"}, HasSubstr("checkpoint.safetensors"));
   // Deep heads at a rate that no one would choose.
   fails({"--arch", "hydra++", "--data", good, "--layers", "16", "--lr", "10", "--clip", "0", "--warmup-steps", "0",

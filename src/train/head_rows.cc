@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "draft/heads/eagle_weights.h"
 #include "draft/heads/head_stack.h"
+#include "draft/heads/medusa_weights.h"
 #include "draft/heads/redrafter_weights.h"
 #include "hydrant/error.h"
 
@@ -58,6 +59,17 @@ void DescribeLayer(const model::ModelConfig& base, draft::HeadsInfo& info) {
   info.hidden_layer_reading = draft::LayerReading::kInputs;
 }
 
+// How the file says which tokens the lm heads draft. The layout of Medusa's authors cannot: it has no biases.
+void DescribePruned(const std::string& arch, draft::HeadsInfo& info) {
+  if (arch == "eagle" || arch == "redrafter") {
+    throw UserError("HeadShape::draft_vocab is for medusa, hydra, hydra++ and eagle3, and " + arch + " has all tokens",
+                    "it drafts fewer tokens by EngineOptions::draft_vocab, without training");
+  }
+  if (info.kind == &draft::kMedusaKind) info.rows = draft::Respelled(draft::kMedusaKind, *info.rows, "vllm");
+  info.layout = info.rows->name;
+  info.has_token_map = info.rows->Find(draft::kTokenMap) != nullptr;
+}
+
 }  // namespace
 
 std::vector<std::string_view> ArchNames() { return {"medusa", "hydra", "hydra++", "eagle", "eagle3", "redrafter"}; }
@@ -91,15 +103,11 @@ draft::HeadsInfo DescribeHeads(const HeadShape& shape, const model::ModelConfig&
   info.rope_theta = base.rope.theta;
   info.base_model = base.name_or_path;
   if (info.kind == &draft::kEagleKind) DescribeLayer(base, info);
-  if (!shape.draft_vocab.empty() && shape.arch != "eagle3") {
-    throw UserError("HeadShape::draft_vocab is for eagle3, whose files have a map of tokens",
-                    "other heads draft fewer tokens by EngineOptions::draft_vocab, without training");
-  }
+  if (!shape.draft_vocab.empty()) DescribePruned(shape.arch, info);
   if (shape.shared_lm_head && info.num_heads == 1) {
     throw UserError("HeadShape::shared_lm_head is for heads that have an lm head each, and " + shape.arch +
                     " has one for all tokens ahead");
   }
-  info.has_token_map = !shape.draft_vocab.empty();
   return info;
 }
 

@@ -22,7 +22,8 @@ struct HeadShape {
   int64_t hidden_layer_offset = 0;  // 0: the states after the final norm; n: the n-th last hidden states
   // One lm head for all heads, in place of one each. The file has it under the names of all.
   bool shared_lm_head = false;
-  // Tokens that the heads draft, ascending; empty: all. Of eagle3, whose files have a map of them.
+  // Tokens that the heads draft, ascending; empty: all. Files of medusa (vLLM's layout) and eagle3 have a map of them,
+  // those of hydra and hydra++ rows of zeros for all others (draft/heads/draft_vocab.h). Not of eagle and redrafter.
   std::vector<int32_t> draft_vocab = {};
 };
 

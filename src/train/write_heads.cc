@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/write_heads.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <list>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "base/atomic_file.h"
 #include "base/json.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/torch_zip_writer.h"
+#include "draft/heads/draft_vocab.h"
 #include "draft/heads/head_kind.h"
+#include "draft/heads/medusa_weights.h"
 #include "hydrant/error.h"
 #include "tensor/tensor.h"
 
@@ -85,12 +90,33 @@ Json RedrafterConfig(const draft::HeadsInfo& info, const model::ModelConfig& bas
           {"rnn", info.is_recurrent}};
 }
 
+bool IsVllm(const draft::HeadsInfo& info) { return info.kind == &draft::kMedusaKind && info.has_token_map; }
+
+// vLLM's MedusaConfig; max_paths and topk are its own defaults.
+Json VllmConfig(const draft::HeadsInfo& info, const model::ModelConfig& base, const WriteHeadsOptions& options) {
+  const char* type = options.dtype == DType::kBF16 ? "bfloat16" : options.dtype == DType::kF16 ? "float16" : "float32";
+  Json config = {{"architectures", {"MedusaModel"}},
+                 {"model_type", "medusa"},
+                 {"hidden_size", base.hidden_size},
+                 {"vocab_size", base.vocab_size},
+                 {"num_heads", info.num_heads},
+                 {"num_hidden_layers", info.num_layers},
+                 {"max_paths", 64},
+                 {"topk", 10},
+                 {"truncated_vocab_size", options.draft_vocab.size()},
+                 {"medusa_fc_bias", info.block_bias},
+                 {"torch_dtype", type}};
+  if (!options.base.empty()) config["base_model_name_or_path"] = options.base;
+  return config;
+}
+
 Json ConfigOf(const draft::HeadsInfo& info, const model::ModelConfig& base, const WriteHeadsOptions& options) {
   const std::string kind = info.kind->name;
   if (kind == "eagle") {
     return EagleConfig(info, base, static_cast<int64_t>(options.draft_vocab.size()));
   }
   if (kind == "redrafter") return RedrafterConfig(info, base);
+  if (IsVllm(info)) return VllmConfig(info, base, options);
   Json config = {{kind + "_num_heads", info.num_heads}, {kind + "_num_layers", info.num_layers}};
   if (!options.base.empty()) config["base_model_name_or_path"] = options.base;
   if (kind != "hydra") return config;
@@ -104,7 +130,8 @@ Json ConfigOf(const draft::HeadsInfo& info, const model::ModelConfig& base, cons
 
 std::string FileNameOf(const draft::HeadsInfo& info, bool is_torch) {
   const std::string kind = info.kind->name;
-  if (kind == "eagle" || kind == "redrafter") return is_torch ? "pytorch_model.bin" : "model.safetensors";
+  if (kind == "eagle" || kind == "redrafter" || IsVllm(info))
+    return is_torch ? "pytorch_model.bin" : "model.safetensors";
   return kind + "_lm_head" + (is_torch ? ".pt" : ".safetensors");
 }
 
@@ -121,9 +148,14 @@ checkpoint::TorchTensor Named(const char* name, DType dtype, std::vector<T> valu
   return {name, {reinterpret_cast<const uint8_t*>(owner->data()), dtype, {count}, owner}};
 }
 
-// EAGLE-3's map: d2t[j] + j is the token of row j, and t2d says of each token whether it has a row.
-std::vector<checkpoint::TorchTensor> MapOf(const std::vector<int32_t>& draft_vocab, int64_t vocab_size) {
-  if (draft_vocab.empty()) return {};
+// EAGLE-3's map: d2t[j] + j is the token of row j, and t2d says of each token whether it has a row. vLLM's has the
+// tokens themselves.
+std::vector<checkpoint::TorchTensor> MapOf(const draft::HeadsInfo& info, const std::vector<int32_t>& draft_vocab,
+                                           int64_t vocab_size) {
+  if (!info.has_token_map) return {};
+  if (IsVllm(info)) {
+    return {Named("token_map", DType::kI64, std::vector<int64_t>(draft_vocab.begin(), draft_vocab.end()))};
+  }
   std::vector<int64_t> offsets;
   std::vector<uint8_t> has_row(static_cast<size_t>(vocab_size));
   for (const int32_t token : draft_vocab) {
@@ -132,6 +164,40 @@ std::vector<checkpoint::TorchTensor> MapOf(const std::vector<int32_t>& draft_voc
   }
   return {Named("d2t", DType::kI64, std::move(offsets)), Named("t2d", DType::kBool, std::move(has_row))};
 }
+
+// Rows for all tokens in place of those of a pruned lm head, where the layout has no map: others are zeros under a bias
+// that is never picked.
+class AllRows {
+ public:
+  AllRows(const draft::HeadsInfo& info, const std::vector<int32_t>& tokens, int64_t vocab_size)
+      : tokens_(tokens), vocab_size_(vocab_size) {
+    for (int32_t head = 0; head < info.num_heads; ++head) {
+      names_.push_back(draft::NameOf(info, draft::kLmHead, head, info.num_layers));
+    }
+  }
+
+  TrainedTensor Of(const TrainedTensor& tensor) {
+    const bool is_bias = tensor.name.ends_with(".bias");
+    const std::string layer = tensor.name.substr(0, tensor.name.rfind('.'));
+    if (std::ranges::find(names_, layer) == names_.end()) return tensor;
+    const size_t width = is_bias ? 1 : static_cast<size_t>(tensor.shape[1]);
+    std::vector<float>& all =
+        rows_.emplace_back(static_cast<size_t>(vocab_size_) * width, is_bias ? draft::kPrunedBias : 0.0F);
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      std::copy_n(tensor.data + i * width, width, all.data() + static_cast<size_t>(tokens_[i]) * width);
+    }
+    TrainedTensor whole = tensor;
+    whole.shape[0] = vocab_size_;
+    whole.data = all.data();
+    return whole;
+  }
+
+ private:
+  const std::vector<int32_t>& tokens_;
+  int64_t vocab_size_;
+  std::vector<std::string> names_;
+  std::list<std::vector<float>> rows_;
+};
 
 void WriteAsTorch(const std::string& path, std::span<const TrainedTensor> tensors, DType dtype,
                   const std::vector<checkpoint::TorchTensor>& more) {
@@ -145,21 +211,30 @@ void WriteAsTorch(const std::string& path, std::span<const TrainedTensor> tensor
   checkpoint::WriteTorchZip(path, all);
 }
 
-// Repeats are names in the metadata, as safetensors.torch.save_model writes them.
-void WriteAsSafetensors(const std::string& path, std::span<const TrainedTensor> tensors, DType dtype,
+// Repeats are names in the metadata, as safetensors.torch.save_model writes them, or tensors for a reader that knows no
+// ties.
+void WriteAsSafetensors(const std::string& path, std::span<const TrainedTensor> tensors, DType dtype, bool knows_ties,
                         const std::vector<checkpoint::TorchTensor>& more) {
   std::vector<checkpoint::TensorEntry> entries;
   std::map<std::string, std::string, std::less<>> metadata = {{"format", "pt"}};
   for (const TrainedTensor& tensor : tensors) {
     entries.push_back({tensor.name, dtype, tensor.shape});
-    for (const std::string& repeat : tensor.repeats) metadata[repeat] = tensor.name;
+    for (const std::string& repeat : tensor.repeats) {
+      if (knows_ties) {
+        metadata[repeat] = tensor.name;
+      } else {
+        entries.push_back({repeat, dtype, tensor.shape});
+      }
+    }
   }
   for (const checkpoint::TorchTensor& tensor : more)
     entries.push_back({tensor.name, tensor.view.dtype, tensor.view.shape});
   checkpoint::SafetensorsWriter writer(path, entries, metadata);
   for (const TrainedTensor& tensor : tensors) {
     const TensorView view = ViewOf(tensor, dtype);
-    writer.Write(view.data, view.num_bytes());
+    for (size_t times = knows_ties ? 1 : 1 + tensor.repeats.size(); times > 0; --times) {
+      writer.Write(view.data, view.num_bytes());
+    }
   }
   for (const checkpoint::TorchTensor& tensor : more) writer.Write(tensor.view.data, tensor.view.num_bytes());
   writer.Finish();
@@ -175,11 +250,17 @@ std::string WriteHeads(const draft::HeadsInfo& info, const model::ModelConfig& b
   const bool is_torch = options.file == HeadFile::kTorch;
   std::string name = FileNameOf(info, is_torch);
   const std::string path = options.folder + "/" + name;
-  const std::vector<checkpoint::TorchTensor> map = MapOf(options.draft_vocab, base.vocab_size);
+  const std::vector<checkpoint::TorchTensor> map = MapOf(info, options.draft_vocab, base.vocab_size);
+  std::optional<AllRows> all_rows;
+  if (!options.draft_vocab.empty() && !info.has_token_map) {
+    all_rows.emplace(info, options.draft_vocab, base.vocab_size);
+  }
+  std::vector<TrainedTensor> whole;
+  for (const TrainedTensor& tensor : tensors) whole.push_back(all_rows ? all_rows->Of(tensor) : tensor);
   if (is_torch) {
-    WriteAsTorch(path, tensors, options.dtype, map);
+    WriteAsTorch(path, whole, options.dtype, map);
   } else {
-    WriteAsSafetensors(path, tensors, options.dtype, map);
+    WriteAsSafetensors(path, whole, options.dtype, !IsVllm(info), map);
   }
   WriteText(options.folder + "/config.json", ConfigOf(info, base, options).dump(2) + "\n");
   return name;

@@ -50,7 +50,7 @@ constexpr const char* kExamples =
 constexpr std::array<std::string_view, 3> kPrecisions = {"auto", "f32", "bf16"};
 constexpr std::array<std::string_view, 2> kFiles = {"pt", "safetensors"};
 constexpr std::array<std::string_view, 2> kLearned = {"replies", "all"};
-constexpr std::array<std::string_view, 2> kLmHeads = {"own", "shared"};
+constexpr std::array<std::string_view, 3> kLmHeads = {"own", "shared", "pruned"};
 constexpr std::array<std::string_view, 3> kTypes = {"bf16", "f16", "f32"};
 
 // A rank without a row in a batch waits for a whole step of the others, and all wait while rank 0 writes a checkpoint:
@@ -61,7 +61,8 @@ constexpr std::chrono::minutes kRankLimit{30};
 struct Changes {
   std::optional<int64_t> heads, layers, hidden_offset, passes, epochs, warmup_steps;
   std::optional<double> rate, final_factor, weight_decay, dropout, noise, label, teacher, decay, reconstruction, clip;
-  bool untie = false, shared_lm_head = false;
+  bool untie = false;
+  std::string lm_head;
 };
 
 struct Wanted {
@@ -156,16 +157,15 @@ void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
               "Of eagle, eagle3 and redrafter: tokens ahead that are trained (default 1, 7 and 5)");
   flags.Value(
       "--lm-head", "KIND",
-      [&changes](const std::string& value) {
-        changes.shared_lm_head = ParseChoice("--lm-head", value, kLmHeads) == "shared";
-      },
-      "Of medusa, hydra and hydra++: own (one for each head) or shared (one for all; default own)");
+      [&changes](const std::string& value) { changes.lm_head = ParseChoice("--lm-head", value, kLmHeads); },
+      "Of medusa, hydra and hydra++: own (one for each head), shared (one for all), or pruned (one for each, of the "
+      "tokens of --draft-vocab-size alone; default own)");
   flags.Value(
       "--draft-vocab-size", "N",
       [&wanted](const std::string& value) {
         wanted.options.draft_vocab_size = static_cast<int32_t>(ParseInteger("--draft-vocab-size", value, 1, 1 << 30));
       },
-      "Of eagle3: draft only the N tokens that are learned most often (default: all)");
+      "Of eagle3 and --lm-head pruned: draft only the N tokens that are learned most often (default: all)");
   flags.Value("--epochs", "N", IntegerInto("--epochs", 1, 10000, &changes.epochs), "Times over the text");
   flags.Value("--lr", "X", NumberInto("--lr", 0, 10, &changes.rate), "Peak learning rate");
   flags.Value("--warmup-steps", "N", IntegerInto("--warmup-steps", 0, 1 << 30, &changes.warmup_steps),
@@ -256,7 +256,8 @@ train::HeadsToTrain HeadsOf(const std::string& arch, const Wanted& wanted) {
   if (is_counted || arch == "redrafter") Change(changes.layers, heads.shape.num_layers);
   if (is_counted) Change(changes.hidden_offset, heads.shape.hidden_layer_offset);
   heads.shape.tied_blocks = !changes.untie;
-  heads.shape.shared_lm_head = is_counted && changes.shared_lm_head;
+  heads.shape.shared_lm_head = is_counted && changes.lm_head == "shared";
+  heads.prunes_vocab = arch == "eagle3" || (is_counted && changes.lm_head == "pruned");
   Change(changes.passes, heads.recipe.num_passes);
   Change(changes.epochs, heads.recipe.epochs);
   Change(changes.rate, heads.recipe.peak_rate);
@@ -288,6 +289,16 @@ void CheckAreUsed(const FlagSet& flags, const std::vector<std::string>& archs) {
   refuse("--passes", !all_counted, "eagle, eagle3 and redrafter");
 }
 
+void CheckPruning(const FlagSet& flags, const Wanted& wanted) {
+  const bool is_pruned = wanted.changes.lm_head == "pruned", has_size = flags.Given("--draft-vocab-size");
+  if (is_pruned && !has_size) {
+    throw UserError("--lm-head pruned needs --draft-vocab-size", "say how many tokens the heads draft");
+  }
+  if (!has_size || is_pruned || std::ranges::find(wanted.archs, "eagle3") != wanted.archs.end()) return;
+  throw UserError("--draft-vocab-size is for eagle3 and --lm-head pruned",
+                  "any heads draft fewer tokens by 'hydrant run --draft-vocab', without training");
+}
+
 bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
   FlagSet flags("hydrant train heads", kDescription, kExamples);
   AddDataFlags(flags, wanted);
@@ -301,10 +312,7 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
   }
   CheckFolders(wanted.options.engine);
   CheckAreUsed(flags, wanted.archs);
-  if (flags.Given("--draft-vocab-size") && std::ranges::find(wanted.archs, "eagle3") == wanted.archs.end()) {
-    throw UserError("--draft-vocab-size is for eagle3, whose files have a map of tokens",
-                    "other heads draft fewer tokens by 'hydrant run --draft-vocab', without training");
-  }
+  CheckPruning(flags, wanted);
   const std::vector<std::string_view> archs = train::ArchNames();
   for (const std::string& arch : wanted.archs) {
     wanted.options.heads.push_back(HeadsOf(ParseChoice("--arch", arch, archs), wanted));

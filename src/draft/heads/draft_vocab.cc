@@ -25,6 +25,14 @@ std::shared_ptr<uint8_t> Lines(int64_t bytes) {
   return {memory, [](uint8_t* p) { std::free(p); }};
 }
 
+bool IsPruned(const model::Linear& lm_head, int64_t token) {
+  if (lm_head.bias[static_cast<size_t>(token)] > kLargestPrunedBias) return false;
+  const auto is_zero = [](auto number) { return number == 0; };
+  if (lm_head.packed) return std::ranges::all_of(quant::UnpackRow(lm_head.packed->matrix, token), is_zero);
+  const size_t row = lm_head.weight.num_bytes() / static_cast<size_t>(lm_head.weight.shape[0]);
+  return std::ranges::all_of(std::span(lm_head.weight.data + static_cast<size_t>(token) * row, row), is_zero);
+}
+
 }  // namespace
 
 std::vector<int32_t> ReadDraftVocab(const std::string& file, int64_t vocab_size) {
@@ -53,6 +61,19 @@ std::vector<int32_t> MostFrequentTokens(std::span<const int32_t> text, int64_t c
   std::ranges::stable_sort(tokens, std::greater<>(), times_of);
   tokens.resize(std::min(static_cast<size_t>(count), tokens.size()));
   std::ranges::sort(tokens);
+  return tokens;
+}
+
+std::optional<std::vector<int32_t>> UnprunedTokens(std::span<model::Linear* const> lm_heads) {
+  const auto has_none = [](const model::Linear* lm_head) { return lm_head->bias.empty(); };
+  if (lm_heads.empty() || std::ranges::any_of(lm_heads, has_none)) return std::nullopt;
+  std::vector<int32_t> tokens;
+  const auto vocab_size = static_cast<int32_t>(lm_heads.front()->outputs());
+  for (int32_t token = 0; token < vocab_size; ++token) {
+    const auto drafts = [token](const model::Linear* lm_head) { return !IsPruned(*lm_head, token); };
+    if (std::ranges::any_of(lm_heads, drafts)) tokens.push_back(token);
+  }
+  if (static_cast<int64_t>(tokens.size()) == vocab_size) return std::nullopt;
   return tokens;
 }
 

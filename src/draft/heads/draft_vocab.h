@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,6 +23,13 @@ std::vector<int32_t> ReadDraftVocab(const std::string& file, int64_t vocab_size)
 
 // The `count` most frequent tokens of a text, ascending; among equals the lower ids. All of them where it has fewer.
 std::vector<int32_t> MostFrequentTokens(std::span<const int32_t> text, int64_t count, int64_t vocab_size);
+
+// How layouts without a token map hold pruned lm heads: this bias under a row of zeros (docs/formats.md). bf16 makes
+// -9984 of it, which is read as the same.
+inline constexpr float kPrunedBias = -1e4F, kLargestPrunedBias = -9984;
+
+// The tokens [V'] that at least one of the lm heads [V, D] drafts, ascending; nothing: each of them drafts all.
+std::optional<std::vector<int32_t>> UnprunedTokens(std::span<model::Linear* const> lm_heads);
 
 // Cuts lm heads to the outputs of some tokens. Heads that share a matrix share the cut one. A packed matrix becomes
 // lines of 8 bits with the same integers, because two outputs that share 4-bit tables may be separated.

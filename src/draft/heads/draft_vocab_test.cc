@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -102,6 +104,36 @@ TEST(DraftVocabTest, CutsPackedHeadsOfEitherLayout) {
       ExpectOutputsOfTokens(quant::Unpack(head.packed->matrix), whole);
     }
   }
+}
+
+// A token is left out where all heads have pruned it: a low bias alone may be a trained one.
+TEST(DraftVocabTest, FindsTheRowsThatAllLmHeadsHavePruned) {
+  std::vector<float> first = HeadValues();
+  const auto zero = [](std::vector<float>& values, int64_t row) {
+    std::fill_n(values.begin() + row * kInputs, kInputs, 0.0F);
+  };
+  for (const int64_t row : {2, 3, 4, 39}) zero(first, row);
+  std::vector<float> second = first;
+  zero(second, 5);
+  model::Linear a = FloatHead(first), b = FloatHead(second);
+  for (const size_t row : {2, 3, 6}) a.bias[row] = b.bias[row] = kPrunedBias;
+  a.bias[2] = kLargestPrunedBias;
+  b.bias[4] = b.bias[5] = kPrunedBias;
+  std::vector<int32_t> expected(static_cast<size_t>(kOutputs));
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_FALSE(UnprunedTokens({}));
+  model::Linear whole = FloatHead(first);
+  EXPECT_FALSE(UnprunedTokens(std::vector<model::Linear*>{&whole})) << "rows of zeros alone";
+  std::erase_if(expected, [](int32_t token) { return token == 2 || token == 3; });
+  const std::vector<model::Linear*> both = {&a, &b};
+  EXPECT_EQ(UnprunedTokens(both), expected);
+  base::ThreadPool pool(1, false);
+  for (model::Linear* head : both) {
+    head->packed = quant::Pack({.weight = head->weight, .name = "x", .file = "y"}, quant::WeightFormat::kW8A8, pool);
+  }
+  EXPECT_EQ(UnprunedTokens(both), expected);
+  b.bias.clear();
+  EXPECT_FALSE(UnprunedTokens(both)) << "without biases no row can be pruned";
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "draft/drafter.h"
 #include "draft/heads/base_copies.h"
@@ -10,12 +14,29 @@
 namespace hydrant::draft {
 namespace {
 
-void CutVocabulary(HeadWeights& weights, const std::vector<int32_t>& tokens) {
-  if (tokens.empty()) return;
+// Of `wanted` (empty: of all tokens) those whose rows the file has not pruned; empty: all.
+std::vector<int32_t> TokensToDraft(HeadWeights& weights, const std::vector<int32_t>& wanted) {
   if (!weights.token_map.empty()) {
+    if (wanted.empty()) return {};
     throw FileError(weights.info.weights_file, "these heads have a token map of their own",
                     "leave out EngineOptions::draft_vocab");
   }
+  const std::optional<std::vector<int32_t>> unpruned = UnprunedTokens(LmHeadsOf(weights));
+  if (!unpruned) return wanted;
+  if (unpruned->empty()) {
+    throw FileError(weights.info.weights_file,
+                    "the lm heads are rows of zeros with biases of -1e4, which draft nothing");
+  }
+  if (wanted.empty()) return *unpruned;
+  std::vector<int32_t> tokens;
+  std::ranges::set_intersection(wanted, *unpruned, std::back_inserter(tokens));
+  if (!tokens.empty()) return tokens;
+  throw FileError(weights.info.weights_file, "these heads draft no token of EngineOptions::draft_vocab",
+                  "leave out EngineOptions::draft_vocab");
+}
+
+void CutVocabulary(HeadWeights& weights, const std::vector<int32_t>& tokens) {
+  if (tokens.empty()) return;
   LmHeadCutter cutter(tokens);
   for (model::Linear* lm_head : LmHeadsOf(weights)) cutter.Cut(*lm_head);
   weights.token_map = tokens;
@@ -26,7 +47,7 @@ void CutVocabulary(HeadWeights& weights, const std::vector<int32_t>& tokens) {
 }
 
 void Pack(HeadWeights& weights, HeadPacking& packing) {
-  CutVocabulary(weights, packing.draft_vocab);
+  CutVocabulary(weights, TokensToDraft(weights, packing.draft_vocab));
   const std::vector<model::Linear*> linears = LinearsOf(weights), lm_heads = LmHeadsOf(weights);
   for (model::Linear* linear : linears) packing.packer->Add(*linear, packing.choice);
   packing.report = packing.packer->Run();

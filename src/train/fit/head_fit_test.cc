@@ -22,6 +22,8 @@ namespace {
 constexpr int32_t kHeads = 3;  // or passes
 constexpr const char* kArchs[] = {"medusa", "hydra", "hydra++", "eagle", "eagle3", "redrafter"};
 
+constexpr const char* kPrunedArchs[] = {"medusa", "hydra", "hydra++", "eagle3"};
+
 struct Base {
   explicit Base(const std::string& draft = "") {
     EngineOptions options;
@@ -149,9 +151,9 @@ TEST(HeadFit, GradientsAreTheSlopesOfTheLoss) {
   shared.shared_lm_head = true;
   CheckGradients(base, "hydra", recipe, shared);
   few.draft_vocab = EveryThirdToken();
-  CheckGradients(base, "eagle3", recipe, few);
+  for (const char* arch : kPrunedArchs) CheckGradients(base, arch, recipe, few);
   recipe.label_weight = 0;
-  CheckGradients(base, "eagle3", recipe, few);
+  for (const char* arch : kPrunedArchs) CheckGradients(base, arch, recipe, few);
   recipe.reconstruction_weight = 0.3;
   EXPECT_THROW(StirredFit(base, "redrafter", recipe), UserError);
 }
@@ -176,6 +178,8 @@ void CheckLogits(const std::string& arch, HeadFile file, const HeadShape& like) 
       fit->options().info, base.loaded->weights.config, fit->Tensors(),
       {.folder = dir.path(), .file = file, .dtype = DType::kF32, .base = "base_mha", .draft_vocab = like.draft_vocab});
   Base drafting(dir.path());
+  const size_t num_drafted = like.draft_vocab.empty() ? 512 : like.draft_vocab.size();
+  EXPECT_EQ(static_cast<size_t>(drafting.loaded->info.num_draft_vocab), num_drafted) << arch;
   for (const int32_t length : {1, 2, 20, 40}) {
     std::vector<int32_t> text = SomeTokens(length, 5);
     const std::vector<int32_t> path = {17, 200};
@@ -200,8 +204,38 @@ TEST(HeadFit, LogitsAreThoseOfTheDrafterOnTheWrittenFiles) {
     shared.shared_lm_head = true;
     for (const char* arch : {"medusa", "hydra++"}) CheckLogits(arch, file, shared);
     few.draft_vocab = EveryThirdToken();
-    CheckLogits("eagle3", file, few);
+    for (const char* arch : kPrunedArchs) CheckLogits(arch, file, few);
   }
+}
+
+// In bf16 a bias of -1e4 becomes -9984.
+TEST(HeadFit, PrunedHydraHeadsAreCutToTheirTokensAndToThoseOfTheUser) {
+  const test::TempDir dir;
+  Base base;
+  HeadShape few;
+  few.draft_vocab = {1, 4, 7, 10};
+  const std::unique_ptr<HeadFit> fit = StirredFit(base, "hydra", PlainRecipe(), 0, few);
+  WriteHeads(fit->options().info, base.loaded->weights.config, fit->Tensors(),
+             {.folder = dir.path(), .base = "base_mha", .draft_vocab = few.draft_vocab});
+  EngineOptions options = base.loaded->options;
+  options.draft = dir.path();
+  EXPECT_EQ(load::LoadModel(options)->info.num_draft_vocab, 4);
+  options.draft_vocab = dir.Write("some.json", "[4, 5, 10]");
+  EXPECT_EQ(load::LoadModel(options)->info.num_draft_vocab, 2);
+  options.draft_vocab = dir.Write("none.json", "[5]");
+  EXPECT_THROW(load::LoadModel(options), FileError);
+}
+
+// Top 5 of 4 tokens are 4.
+TEST(HeadFit, HeadsOfFewTokensAreMeasured) {
+  Base base;
+  HeadShape few;
+  few.draft_vocab = {1, 4, 7, 10};
+  const std::unique_ptr<HeadFit> fit = StirredFit(base, "hydra", PlainRecipe(), 0, few);
+  const Sample sample = MakeBatch(base, fit->options().info, {{1, 4, 7, 1, 4, 7, 1, 4, 10}}, {1});
+  const HeadSums sums = fit->Evaluate(sample.batch, sample.final_hidden).heads.front();
+  EXPECT_GT(sums.count, 0);
+  EXPECT_EQ(sums.in_label.back(), sums.count);
 }
 
 TrainedPart PartOf(const std::string& name, HeadFit& fit) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/fit/lm_loss.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -138,12 +139,14 @@ class Loss {
       head.teacher_loss += (sums - expected).sum().item<double>();
     }
     if (!options_.with_agreement) return;
-    const at::Tensor top = std::get<1>(logits.topk(kTopRanks, -1));
+    const int64_t ranks = std::min<int64_t>(kTopRanks, logits.size(1));  // heads may draft fewer tokens
+    const at::Tensor top = std::get<1>(logits.topk(ranks, -1));
     const at::Tensor is_label = top.eq(chunk.labels.unsqueeze(1)).to(at::kFloat).cumsum(1).sum(0);
     const at::Tensor is_choice = top.eq(chunk.choice.unsqueeze(1)).to(at::kFloat).cumsum(1).sum(0);
     for (int64_t k = 0; k < kTopRanks; ++k) {
-      head.in_label[static_cast<size_t>(k)] += is_label[k].item<double>();
-      head.in_teacher[static_cast<size_t>(k)] += is_choice[k].item<double>();
+      const int64_t last = std::min(k, ranks - 1);
+      head.in_label[static_cast<size_t>(k)] += is_label[last].item<double>();
+      head.in_teacher[static_cast<size_t>(k)] += is_choice[last].item<double>();
     }
   }
 

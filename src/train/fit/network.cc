@@ -81,7 +81,7 @@ std::unique_ptr<Network> MakeNetwork(const draft::HeadsInfo& info, const std::ve
     return MakeEagleNetwork(info, draft_vocab, base_config, base, parameters, random);
   }
   if (info.kind == &draft::kRedrafterKind) return MakeRedrafterNetwork(info, base, parameters, random);
-  return MakeResidualHeads(info, base_config, base, parameters, random);
+  return MakeResidualHeads(info, draft_vocab, base_config, base, parameters, random);
 }
 
 }  // namespace hydrant::train

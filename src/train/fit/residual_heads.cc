@@ -3,6 +3,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "draft/heads/hydra_weights.h"
 #include "train/fit/llama_layer.h"
@@ -18,11 +19,17 @@ struct Head {
 
 class ResidualHeads : public Network {
  public:
-  ResidualHeads(const draft::HeadsInfo& info, const model::ModelConfig& base_config, const BaseTensors& base,
-                Parameters& parameters, at::Generator& random)
+  ResidualHeads(const draft::HeadsInfo& info, const std::vector<int32_t>& draft_vocab,
+                const model::ModelConfig& base_config, const BaseTensors& base, Parameters& parameters,
+                at::Generator& random)
       : embedding_(base.embedding), epsilon_(base_config.rms_norm_eps) {
     at::NoGradGuard no_grad;
-    for (int32_t h = 0; h < info.num_heads; ++h) heads_.push_back(TakeHead(info, h, base, parameters, random));
+    at::Tensor start = base.lm_head;
+    if (!draft_vocab.empty()) {
+      tokens_ = at::tensor(draft_vocab, at::kLong);
+      start = base.lm_head.index_select(0, tokens_);
+    }
+    for (int32_t h = 0; h < info.num_heads; ++h) heads_.push_back(TakeHead(info, h, start, parameters, random));
     if (info.rows->Find(draft::kPrefixLayer) == nullptr) return;
     prefix_norm_ = parameters.Get(draft::NameOf(info, draft::kPrefixNorm, 0, 0) + ".weight");
     prefix_norm_.fill_(1);
@@ -57,11 +64,11 @@ class ResidualHeads : public Network {
 
   LmHead HeadAt(int32_t i) const override {
     const Layer& layer = heads_[static_cast<size_t>(i)].lm_head;
-    return {.weight = layer.weight, .bias = layer.bias};
+    return {.weight = layer.weight, .bias = layer.bias, .tokens = tokens_};
   }
 
  private:
-  static Head TakeHead(const draft::HeadsInfo& info, int32_t number, const BaseTensors& base, Parameters& parameters,
+  static Head TakeHead(const draft::HeadsInfo& info, int32_t number, const at::Tensor& lm_head, Parameters& parameters,
                        at::Generator& random) {
     const auto take = [&](std::string_view role, int32_t layer, Start start) {
       return TakeLayer(parameters, draft::NameOf(info, role, number, layer), start, random);
@@ -78,7 +85,7 @@ class ResidualHeads : public Network {
     }
     const std::string_view role = info.shared_lm_head ? draft::kSharedLmHead : draft::kLmHead;
     head.lm_head = take(role, info.num_layers, Start::kZeros);
-    head.lm_head.weight.copy_(base.lm_head);
+    head.lm_head.weight.copy_(lm_head);
     return head;
   }
 
@@ -92,15 +99,17 @@ class ResidualHeads : public Network {
 
   at::Tensor embedding_, prefix_norm_;
   double epsilon_;
+  at::Tensor tokens_;  // LmHead::tokens
   std::vector<Head> heads_;
   std::unique_ptr<LlamaLayer> prefix_;
 };
 
 }  // namespace
 
-std::unique_ptr<Network> MakeResidualHeads(const draft::HeadsInfo& info, const model::ModelConfig& base_config,
-                                           const BaseTensors& base, Parameters& parameters, at::Generator& random) {
-  return std::make_unique<ResidualHeads>(info, base_config, base, parameters, random);
+std::unique_ptr<Network> MakeResidualHeads(const draft::HeadsInfo& info, const std::vector<int32_t>& draft_vocab,
+                                           const model::ModelConfig& base_config, const BaseTensors& base,
+                                           Parameters& parameters, at::Generator& random) {
+  return std::make_unique<ResidualHeads>(info, draft_vocab, base_config, base, parameters, random);
 }
 
 }  // namespace hydrant::train

@@ -4,14 +4,17 @@
 // prefix_mlp_head.py.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "train/fit/network.h"
 
 namespace hydrant::train {
 
 // See MakeNetwork.
-std::unique_ptr<Network> MakeResidualHeads(const draft::HeadsInfo& info, const model::ModelConfig& base_config,
-                                           const BaseTensors& base, Parameters& parameters, at::Generator& random);
+std::unique_ptr<Network> MakeResidualHeads(const draft::HeadsInfo& info, const std::vector<int32_t>& draft_vocab,
+                                           const model::ModelConfig& base_config, const BaseTensors& base,
+                                           Parameters& parameters, at::Generator& random);
 
 }  // namespace hydrant::train

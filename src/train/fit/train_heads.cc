@@ -141,7 +141,7 @@ class Run : public Trainee {
   // Returns its settings.
   Json MakeFit(HeadsToTrain heads) {
     const model::ModelConfig& config = loaded_->weights.config;
-    if (heads.shape.arch == "eagle3") {
+    if (heads.prunes_vocab) {
       heads.shape.draft_vocab = run_.DraftVocab(options_.draft_vocab_size, config.vocab_size);
     }
     draft::HeadsInfo info = DescribeHeads(heads.shape, config);

@@ -17,13 +17,14 @@ namespace hydrant::train {
 // One kind of heads of a run. All kinds of a run see the same batches, for which the base runs once.
 struct HeadsToTrain {
   HeadShape shape;
+  bool prunes_vocab = false;  // to TrainHeadsOptions::draft_vocab_size tokens
   Recipe recipe;
 };
 
 struct TrainHeadsOptions : RunOptions {
   EngineOptions engine;  // the base: EngineOptions::model
   std::vector<HeadsToTrain> heads;
-  // Of eagle3: so many of the tokens that are learned most often are drafted; 0: all tokens of the base.
+  // Of heads with prunes_vocab: so many of the tokens that are learned most often are drafted; 0: all of the base's.
   int32_t draft_vocab_size = 0;
   HeadFile file = HeadFile::kTorch;
   int32_t eval_tokens = 64;  // of each reply to a held-out text, over which tokens per step are measured
