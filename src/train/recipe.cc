@@ -45,14 +45,15 @@ Recipe HydraPlusPlusRepo() {
   return recipe;
 }
 
-// SafeAILab/EAGLE, train/main.py: the base's distribution a tenth as much as the distance to its hidden states. The
-// schedule there is linear, and its clipping is by value.
+// SafeAILab/EAGLE, train/main.py: the base's distribution a tenth as much as the distance to its hidden states, and
+// noise on those that are read ("std"). The schedule there is linear, and its clipping is by value.
 Recipe EagleOne() {
   Recipe recipe;
   recipe.name = "eagle-1";
   recipe.label_weight = 0;
   recipe.teacher_weight = 0.1;
   recipe.reconstruction_weight = 1;
+  recipe.text_noise = 0.2;
   recipe.peak_rate = 3e-5;
   recipe.warmup_steps = 2000;
   recipe.beta2 = 0.95;

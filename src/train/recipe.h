@@ -19,6 +19,7 @@ struct Recipe {
   // Distance of each head's last state from the base's hidden state at the place that it stands for (smooth L1).
   double reconstruction_weight = 0;
   double noise_alpha = 0;  // NEFTune on the hidden states
+  double text_noise = 0;   // PassOptions::text_noise
   double dropout = 0;
 
   double peak_rate = 1e-3;

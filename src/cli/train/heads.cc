@@ -60,7 +60,8 @@ constexpr std::chrono::minutes kRankLimit{30};
 // What flags say of every kind of heads; unset: as the recipe has it.
 struct Changes {
   std::optional<int64_t> heads, layers, hidden_offset, passes, epochs, warmup_steps;
-  std::optional<double> rate, final_factor, weight_decay, dropout, noise, label, teacher, decay, reconstruction, clip;
+  std::optional<double> rate, final_factor, weight_decay, dropout, noise, text_noise, label, teacher, decay,
+      reconstruction, clip;
   bool untie = false;
   std::string lm_head;
 };
@@ -177,6 +178,9 @@ void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
   flags.Value("--dropout", "X", NumberInto("--dropout", 0, 0.99, &changes.dropout), "Share of inputs left out");
   flags.Value("--noise", "ALPHA", NumberInto("--noise", 0, 1e6, &changes.noise),
               "NEFTune's noise on hidden states (the paper tried 75, and lost)");
+  flags.Value(
+      "--text-noise", "X", NumberInto("--text-noise", 0, 1e6, &changes.text_noise),
+      "EAGLE's noise on hidden states: uniform in +-X / 2 * 512 / tokens of the text (default 0, of eagle 0.2)");
   flags.Value("--label-loss", "X", NumberInto("--label-loss", 0, 1e3, &changes.label),
               "Weight of the cross-entropy against the text");
   flags.Value("--teacher-loss", "X", NumberInto("--teacher-loss", 0, 1e3, &changes.teacher),
@@ -267,6 +271,7 @@ train::HeadsToTrain HeadsOf(const std::string& arch, const Wanted& wanted) {
   Change(changes.clip, heads.recipe.clip);
   Change(changes.dropout, heads.recipe.dropout);
   Change(changes.noise, heads.recipe.noise_alpha);
+  Change(changes.text_noise, heads.recipe.text_noise);
   Change(changes.label, heads.recipe.label_weight);
   Change(changes.teacher, heads.recipe.teacher_weight);
   Change(changes.reconstruction, heads.recipe.reconstruction_weight);

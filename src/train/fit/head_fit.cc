@@ -87,6 +87,7 @@ void HeadFit::AddGradient(const BatchTensors& batch, const at::Tensor& final_hid
   const PassOptions pass{.precision = options_.precision,
                          .dropout = options_.recipe.dropout,
                          .noise_alpha = options_.recipe.noise_alpha,
+                         .text_noise = options_.recipe.text_noise,
                          .is_training = true,
                          .random = &random};
   std::vector<at::Tensor> states = network_->States(batch, pass, depth());

@@ -291,6 +291,20 @@ TEST(HeadFit, RanksDrawTheirOwnDropout) {
   EXPECT_TRUE(gradients(2).equal(gradients(2)));
 }
 
+// What EAGLE-1's recipe adds to the states that the network reads changes the gradient, and nothing that is measured.
+TEST(HeadFit, NoiseIsInTrainingAlone) {
+  Base base;
+  Recipe noisy = RecipeNamed("eagle-1"), plain = noisy;
+  plain.text_noise = 0;
+  const std::unique_ptr<HeadFit> with = StirredFit(base, "eagle", noisy), without = StirredFit(base, "eagle", plain);
+  const auto [batch, final_hidden] = MakeBatch(base, with->options().info, {SomeTokens(17, 1)}, {1});
+  EXPECT_EQ(with->Evaluate(batch, final_hidden).loss, without->Evaluate(batch, final_hidden).loss);
+  for (HeadFit* fit : {with.get(), without.get()}) {
+    fit->AddGradient(batch, final_hidden, 0, CountLabels(batch, kHeads), false);
+  }
+  EXPECT_FALSE(with->parameters().gradients().equal(without->parameters().gradients()));
+}
+
 // Another kind's recipe must not leave heads untrained.
 TEST(HeadFit, CountedHeadsAreAllTrainedWhateverTheRecipe) {
   Base base;

@@ -19,6 +19,13 @@ at::Tensor FloatsOf(const TensorView& view) {
   return at::from_blob(const_cast<float*>(floats.data()), view.shape, at::kFloat).clone();
 }
 
+// Tokens of the text that a position belongs to, [N] f32.
+at::Tensor TextLengths(const BatchTensors& batch) {
+  const at::Tensor starts = batch.position.eq(0).nonzero().squeeze(1);
+  const at::Tensor lengths = at::diff(at::cat({starts, at::full({1}, batch.size(), at::kLong)}));
+  return lengths.repeat_interleave(lengths).to(at::kFloat);
+}
+
 }  // namespace
 
 BaseTensors TakeBaseTensors(const model::ModelWeights& weights) {
@@ -54,10 +61,18 @@ at::Tensor Dropped(const at::Tensor& x, const PassOptions& options) {
 }
 
 at::Tensor WithNoise(const at::Tensor& hidden, const BatchTensors& batch, const PassOptions& options) {
-  if (!options.is_training || options.noise_alpha == 0) return hidden;
-  const double size = static_cast<double>(batch.rows.length) * static_cast<double>(hidden.size(1));
-  const double bound = options.noise_alpha / std::sqrt(size);
-  return hidden + at::empty_like(hidden).uniform_(-bound, bound, *options.random);
+  if (!options.is_training) return hidden;
+  at::Tensor noisy = hidden;
+  const auto draw = [&](double bound) { return at::empty_like(hidden).uniform_(-bound, bound, *options.random); };
+  if (options.noise_alpha != 0) {
+    const double size = static_cast<double>(batch.rows.length) * static_cast<double>(hidden.size(1));
+    noisy = noisy + draw(options.noise_alpha / std::sqrt(size));
+  }
+  if (options.text_noise != 0) {
+    constexpr double kUsualTokens = 512;
+    noisy = noisy + draw(options.text_noise / 2 * kUsualTokens) / TextLengths(batch).unsqueeze(1);
+  }
+  return noisy;
 }
 
 Layer TakeLayer(Parameters& parameters, const std::string& name, Start start, at::Generator& random) {

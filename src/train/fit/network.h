@@ -31,7 +31,9 @@ BaseTensors TakeBaseTensors(const model::ModelWeights& weights);
 struct PassOptions {
   Precision precision = Precision::kF32;
   double dropout = 0;
-  double noise_alpha = 0;    // NEFTune on token embeddings: uniform in +-alpha / sqrt(positions of a row * D)
+  double noise_alpha = 0;  // NEFTune on token embeddings: uniform in +-alpha / sqrt(positions of a row * D)
+  // EAGLE's noise on hidden states: uniform in +-text_noise / 2 * 512 / tokens of the text that a position belongs to.
+  double text_noise = 0;
   bool is_training = false;  // else neither dropout nor noise
   at::Generator* random = nullptr;
 };
@@ -41,7 +43,7 @@ at::Tensor Product(const at::Tensor& x, const at::Tensor& weight, const at::Tens
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 // Zeroes a share of x and scales the rest, where it is training.
 at::Tensor Dropped(const at::Tensor& x, const PassOptions& options);
-// Hidden states with PassOptions::noise_alpha, where it is training.
+// Hidden states with PassOptions::noise_alpha and text_noise, where it is training.
 at::Tensor WithNoise(const at::Tensor& hidden, const BatchTensors& batch, const PassOptions& options);
 
 struct Layer {
