@@ -4,45 +4,23 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
 
-#include "base/atomic_file.h"
 #include "base/json.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/torch_zip_writer.h"
 #include "draft/heads/draft_vocab.h"
 #include "draft/heads/head_kind.h"
 #include "draft/heads/medusa_weights.h"
-#include "hydrant/error.h"
 #include "tensor/tensor.h"
 
 namespace hydrant::train {
 namespace {
 
 using base::Json;
-
-// A tensor's numbers in the type of the file.
-TensorView ViewOf(const TrainedTensor& tensor, DType dtype) {
-  TensorView view{.data = nullptr, .dtype = dtype, .shape = tensor.shape, .owner = nullptr};
-  const auto count = static_cast<size_t>(view.num_elements());
-  auto bytes = std::make_shared<std::vector<uint8_t>>(count * SizeOf(dtype));
-  if (dtype == DType::kF32) {
-    std::memcpy(bytes->data(), tensor.data, bytes->size());
-  } else {
-    auto* out = reinterpret_cast<uint16_t*>(bytes->data());
-    for (size_t i = 0; i < count; ++i) {
-      out[i] = dtype == DType::kBF16 ? FloatToBFloat16(tensor.data[i]) : FloatToFloat16(tensor.data[i]);
-    }
-  }
-  view.data = bytes->data();
-  view.owner = bytes;
-  return view;
-}
 
 // 1e-05 rather than 9.999999747378752e-06.
 double ShortDouble(float value) {
@@ -133,12 +111,6 @@ std::string FileNameOf(const draft::HeadsInfo& info, bool is_torch) {
   if (kind == "eagle" || kind == "redrafter" || IsVllm(info))
     return is_torch ? "pytorch_model.bin" : "model.safetensors";
   return kind + "_lm_head" + (is_torch ? ".pt" : ".safetensors");
-}
-
-void WriteText(const std::string& path, const std::string& text) {
-  base::AtomicFile file(path);
-  file.Write(text.data(), text.size());
-  file.Keep();
 }
 
 template <typename T>
@@ -244,9 +216,7 @@ void WriteAsSafetensors(const std::string& path, std::span<const TrainedTensor> 
 
 std::string WriteHeads(const draft::HeadsInfo& info, const model::ModelConfig& base,
                        std::span<const TrainedTensor> tensors, const WriteHeadsOptions& options) {
-  std::error_code error;
-  std::filesystem::create_directories(options.folder, error);
-  if (error) throw FileError(options.folder, "cannot be made: " + error.message());
+  MakeFolder(options.folder);
   const bool is_torch = options.file == HeadFile::kTorch;
   std::string name = FileNameOf(info, is_torch);
   const std::string path = options.folder + "/" + name;

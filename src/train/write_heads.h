@@ -10,17 +10,11 @@
 #include "draft/heads/head_tensors.h"
 #include "model/model_config.h"
 #include "tensor/dtype.h"
+#include "train/trained_tensor.h"
 
 namespace hydrant::train {
 
 enum class HeadFile : uint8_t { kTorch, kSafetensors };
-
-struct TrainedTensor {
-  std::string name;
-  std::vector<std::string> repeats;
-  std::vector<int64_t> shape;
-  const float* data = nullptr;
-};
 
 struct WriteHeadsOptions {
   std::string folder;  // made where it is missing; each file is replaced as a whole
