@@ -29,7 +29,7 @@ if(TARGET hydrant)
   install(TARGETS hydrant RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 if(TARGET hydrant_train_module)
-  install(TARGETS hydrant_train_module LIBRARY DESTINATION lib/hydrant)  # src/cli/train/train.cc looks there
+  install(TARGETS hydrant_train_module hydrant_tokenizer_module LIBRARY DESTINATION lib/hydrant)  # src/cli/train/modules.cc looks there
 endif()
 
 set(HYDRANT_MODELS_DIR ${CMAKE_INSTALL_DATADIR}/hydrant/models)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `hydrant train`: heads, from text. All that needs libtorch is in hydrant-train.so, which this command loads: libtorch
-// takes 0.4 s and 165 MB, which no other command is to pay.
+// `hydrant train`: heads and base models, from text. All that needs libtorch is in hydrant-train.so, which this command
+// loads (modules.h): libtorch takes 0.4 s and 165 MB, which no other command is to pay.
 #pragma once
 
 #include <string>
@@ -10,10 +10,6 @@ namespace hydrant::cli {
 
 int Train(const std::vector<std::string>& args);
 int DistillData(const std::vector<std::string>& args);
-
-// The function that hydrant-train.so exports under this name. Returns the exit code.
-inline constexpr const char* kTrainEntry = "HydrantTrainMain";
-using TrainEntry = int (*)(int count, const char* const* words);
 
 // The commands of hydrant-train.so.
 int TrainHeads(const std::vector<std::string>& args);
