@@ -55,6 +55,13 @@ class Folder {
   std::string path_;
 };
 
+LoadedTokenizer LoadFrom(const std::string& folder, const std::string& template_name) {
+  return {.tokenizer = tokenizer::LoadTokenizer(folder),
+          .chat = template_name.empty()
+                      ? tokenizer::ReadFolderTemplate(folder)
+                      : tokenizer::FolderTemplate{template_name, tokenizer::ReadTemplateTokens(folder, template_name)}};
+}
+
 }  // namespace
 
 void CheckNewTemplate(const std::string& template_name) {
@@ -77,10 +84,10 @@ TokenizerFiles NewTokenizerFiles(std::string model, const std::string& template_
   return {{"tokenizer.model", std::move(model)}, {"tokenizer_config.json", config.dump(1) + "\n"}};
 }
 
-TokenizerFiles ReadTokenizerFiles(const std::string& folder) {
+TokenizerFiles ReadTokenizerFiles(const std::string& folder, const std::string& template_name) {
   if (!base::IsFolder(folder)) throw FileError(folder, "is no folder", base::MissingPathHint(folder));
   if (!tokenizer::HasTokenizer(folder)) throw FileError(folder, "has no tokenizer.json and no tokenizer.model");
-  static_cast<void>(tokenizer::LoadTokenizer(folder));  // for errors that name the file as the user does
+  static_cast<void>(LoadFrom(folder, template_name));  // for errors that name the folder's own files
   TokenizerFiles files;
   for (const char* name : kNames) {
     const std::string path = (fs::path(folder) / name).string();
@@ -92,10 +99,10 @@ TokenizerFiles ReadTokenizerFiles(const std::string& folder) {
   return files;
 }
 
-std::unique_ptr<tokenizer::Tokenizer> LoadTokenizerOf(const TokenizerFiles& files) {
+LoadedTokenizer LoadTokenizerOf(const TokenizerFiles& files, const std::string& template_name) {
   const Folder folder;
   for (const auto& [name, content] : files) WriteText(folder.path() + "/" + name, content);
-  return tokenizer::LoadTokenizer(folder.path());
+  return LoadFrom(folder.path(), template_name);
 }
 
 }  // namespace hydrant::train

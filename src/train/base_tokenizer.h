@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 
+#include "tokenizer/chat/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
 namespace hydrant::train {
@@ -21,10 +21,15 @@ TokenizerFiles NewTokenizerFiles(std::string model, const std::string& template_
 // Throws UserError as NewTokenizerFiles does.
 void CheckNewTemplate(const std::string& template_name);
 
-// What a model's folder has of them. Throws FileError, also for a folder without a tokenizer.
-TokenizerFiles ReadTokenizerFiles(const std::string& folder);
+// What a model's folder has of them. Throws FileError: for a folder without a tokenizer, and what LoadTokenizerOf does,
+// by the names of the folder's files.
+TokenizerFiles ReadTokenizerFiles(const std::string& folder, const std::string& template_name);
 
-// The tokenizer that a folder with these files has. Throws FileError.
-std::unique_ptr<tokenizer::Tokenizer> LoadTokenizerOf(const TokenizerFiles& files);
+struct LoadedTokenizer {
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  tokenizer::FolderTemplate chat;
+};
+// As a folder with these files has them. `template_name`: in place of the folder's own; empty: that. Throws FileError.
+LoadedTokenizer LoadTokenizerOf(const TokenizerFiles& files, const std::string& template_name);
 
 }  // namespace hydrant::train

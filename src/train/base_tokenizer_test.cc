@@ -21,7 +21,10 @@ TEST(BaseTokenizerTest, NewFilesSayWhatTheEmbeddedModelsSay) {
   const TokenizerFiles files = NewTokenizerFiles(base::ReadTextFile(Own() + "/tokenizer.model"), "vicuna", 512);
   EXPECT_EQ(base::ParseJson(files.at("tokenizer_config.json"), "new"),
             base::ReadJsonFile(Own() + "/tokenizer_config.json"));
-  const auto tokenizer = LoadTokenizerOf(files);
+  const LoadedTokenizer loaded = LoadTokenizerOf(files, "");
+  EXPECT_EQ(loaded.chat.name, "vicuna");
+  EXPECT_EQ(loaded.chat.tokens.eos, "</s>");
+  const auto& tokenizer = loaded.tokenizer;
   EXPECT_EQ(tokenizer->bos_id(), 1);
   EXPECT_EQ(tokenizer->eos_id(), 2);
   EXPECT_TRUE(tokenizer->adds_bos());
@@ -32,19 +35,20 @@ TEST(BaseTokenizerTest, NewFilesSayWhatTheEmbeddedModelsSay) {
 }
 
 TEST(BaseTokenizerTest, AnothersFilesAreTakenAsTheyAre) {
-  const TokenizerFiles files = ReadTokenizerFiles(Own());
+  const TokenizerFiles files = ReadTokenizerFiles(Own(), "");
   EXPECT_EQ(files.size(), 2U);
   EXPECT_EQ(files.at("tokenizer.model"), base::ReadTextFile(Own() + "/tokenizer.model"));
-  EXPECT_EQ(LoadTokenizerOf(files)->vocab_size(), 4096);
+  EXPECT_EQ(LoadTokenizerOf(files, "").tokenizer->vocab_size(), 4096);
   const std::string json = test::SourceDir() + "/tests/golden/tokenizers/own_bytelevel_qwen2";
-  EXPECT_EQ(LoadTokenizerOf(ReadTokenizerFiles(json))->vocab_size(), tokenizer::LoadTokenizer(json)->vocab_size());
+  EXPECT_EQ(LoadTokenizerOf(ReadTokenizerFiles(json, "vicuna"), "vicuna").tokenizer->vocab_size(),
+            tokenizer::LoadTokenizer(json)->vocab_size());
 }
 
 TEST(BaseTokenizerTest, ErrorsNameTheFilesOfTheFolder) {
   const test::TempDir dir;
   const auto message = [&](const std::string& folder) {
     try {
-      ReadTokenizerFiles(folder);
+      ReadTokenizerFiles(folder, "");
     } catch (const FileError& error) {
       return std::string(error.what());
     }

@@ -5,7 +5,6 @@
 
 #include "draft/heads/draft_vocab.h"
 #include "hydrant/error.h"
-#include "tokenizer/chat/chat_template.h"
 #include "train/evaluation.h"
 
 namespace hydrant::train {
@@ -13,25 +12,18 @@ namespace {
 
 constexpr int32_t kLeast = 4;  // tokens of a segment: one to predict from, the root, and two more
 
-TokenData ReadTokens(const load::LoadedModel& base, const RunDataOptions& options) {
+TokenData ReadTokens(const TextModel& model, const RunDataOptions& options) {
   ReadOptions read;
-  read.template_name = options.template_name;
-  const std::string& folder = base.options.model;
-  if (read.template_name.empty()) {
-    const tokenizer::FolderTemplate found = tokenizer::ReadFolderTemplate(folder);
-    read.template_name = found.name;
-    read.template_tokens = found.tokens;
-  } else {
-    read.template_tokens = tokenizer::ReadTemplateTokens(folder, read.template_name);
-  }
-  read.pool = base.pool.get();
+  read.template_name = model.chat.name;
+  read.template_tokens = model.chat.tokens;
+  read.pool = model.pool;
   read.warn = options.warn;
   read.progress = options.progress;
-  TokenData data = ReadTokenData(options.files, *base.tokenizer, read);
+  TokenData data = ReadTokenData(options.files, *model.tokenizer, read);
   const int32_t largest = *std::ranges::max_element(data.tokens);
-  if (largest < base.weights.config.vocab_size) return data;
-  throw FileError(folder, "the tokenizer gives token " + std::to_string(largest) + ", and the model has " +
-                              std::to_string(base.weights.config.vocab_size) + " tokens");
+  if (largest < model.vocab_size) return data;
+  throw FileError(model.name, "the tokenizer gives token " + std::to_string(largest) + ", and the model has " +
+                                  std::to_string(model.vocab_size) + " tokens");
 }
 
 void LearnAll(TokenData& data) {
@@ -61,15 +53,28 @@ std::vector<int32_t> RunData::DraftVocab(int32_t count, int64_t vocab_size) cons
 }
 
 RunData ReadRunData(const load::LoadedModel& base, const RunDataOptions& options) {
+  const std::string& folder = base.options.model;
+  const std::string& name = options.template_name;
+  return ReadRunData(
+      {.name = folder,
+       .tokenizer = base.tokenizer.get(),
+       .chat = name.empty() ? tokenizer::ReadFolderTemplate(folder)
+                            : tokenizer::FolderTemplate{name, tokenizer::ReadTemplateTokens(folder, name)},
+       .vocab_size = base.weights.config.vocab_size,
+       .pool = base.pool.get()},
+      options);
+}
+
+RunData ReadRunData(const TextModel& model, const RunDataOptions& options) {
   RunData run;
-  run.data = ReadTokens(base, options);
+  run.data = ReadTokens(model, options);
   if (options.learns_prompts) LearnAll(run.data);
   std::vector<Segment> segments = CutSegments(run.data, options.row_tokens, kLeast);
   run.held_out = HoldOut(segments, options.held_out);
   segments = ChooseSegments(segments, options.tokens, options.seed);
   if (segments.empty()) {
     throw FileError(options.files.front(), "has no text of " + std::to_string(kLeast) + " tokens with any to learn",
-                    "heads learn from longer texts");
+                    "give longer texts");
   }
   run.order = std::make_unique<BatchOrder>(std::move(segments), options.row_tokens, options.rows, options.seed);
   return run;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "load/loaded_model.h"
+#include "tokenizer/chat/chat_template.h"
 #include "train/data/batches.h"
 #include "train/data/segments.h"
 #include "train/data/token_data.h"
@@ -39,8 +40,19 @@ struct RunData {
   std::vector<int32_t> DraftVocab(int32_t count, int64_t vocab_size) const;
 };
 
-// With the tokenizer of the loaded base. Throws UserError, as ReadTokenData does, too: for text with nothing to learn,
-// and for a tokenizer of other tokens than the base's.
+// Whose tokens the text becomes.
+struct TextModel {
+  std::string name;  // in errors
+  const tokenizer::Tokenizer* tokenizer = nullptr;
+  tokenizer::FolderTemplate chat;  // of conversations
+  int64_t vocab_size = 0;
+  base::ThreadPool* pool = nullptr;
+};
+
+// Throws UserError, as ReadTokenData does, too: for text with nothing to learn, and for a tokenizer of other tokens
+// than the model's. Takes the template from `model`.
+RunData ReadRunData(const TextModel& model, const RunDataOptions& options);
+// With the tokenizer of the loaded base.
 RunData ReadRunData(const load::LoadedModel& base, const RunDataOptions& options);
 
 }  // namespace hydrant::train

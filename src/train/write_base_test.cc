@@ -48,14 +48,14 @@ struct Numbers {
 };
 
 TEST(WriteBaseTest, TheEngineLoadsTheFolder) {
-  const TokenizerFiles tokenizer = ReadTokenizerFiles(test::SourceDir() + "/models/tale-14m");
-  const auto loaded_tokenizer = LoadTokenizerOf(tokenizer);
+  const TokenizerFiles tokenizer = ReadTokenizerFiles(test::SourceDir() + "/models/tale-14m", "");
+  const LoadedTokenizer loaded_tokenizer = LoadTokenizerOf(tokenizer, "");
   for (const bool tied : {false, true}) {
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
       const BaseShape shape{.hidden_size = 32, .num_layers = 2, .intermediate_size = 48, .num_kv_heads = 2};
       base::Json config = ConfigOf(shape);
       config["tie_word_embeddings"] = tied;
-      FitToTokenizer(config, shape, *loaded_tokenizer, dtype);
+      FitToTokenizer(config, shape, *loaded_tokenizer.tokenizer, dtype);
       const Numbers numbers(SizesOf(config, shape));
       const test::TempDir dir;
       WriteBase(config, tokenizer, numbers.tensors, {.folder = dir.path() + "/new", .dtype = dtype});

@@ -62,17 +62,17 @@ void RunLoop::TakeThreads(int threads) const {
        "), which is some thirty times as slow as others; on Debian install libopenblas0-pthread");
 }
 
-RunData RunLoop::ReadData(const load::LoadedModel& base) const {
-  return ReadRunData(base, {.files = options_.data,
-                            .template_name = options_.template_name,
-                            .learns_prompts = options_.learns_prompts,
-                            .tokens = options_.tokens,
-                            .row_tokens = options_.row_tokens,
-                            .rows = options_.rows,
-                            .held_out = options_.eval_every > 0 ? options_.eval_texts : 0,
-                            .seed = options_.seed,
-                            .progress = [this](double share) { Stage("reading text", share); },
-                            .warn = is_first_ ? options_.warn : nullptr});
+RunDataOptions RunLoop::DataOptions() const {
+  return {.files = options_.data,
+          .template_name = options_.template_name,
+          .learns_prompts = options_.learns_prompts,
+          .tokens = options_.tokens,
+          .row_tokens = options_.row_tokens,
+          .rows = options_.rows,
+          .held_out = options_.eval_every > 0 ? options_.eval_texts : 0,
+          .seed = options_.seed,
+          .progress = [this](double share) { Stage("reading text", share); },
+          .warn = is_first_ ? options_.warn : nullptr};
 }
 
 void RunLoop::Agree(Json settings) {

@@ -57,7 +57,8 @@ class RunLoop {
   // Threads of libtorch and its BLAS; says so where that is a slow one.
   void TakeThreads(int threads) const;
   // With the base's tokenizer.
-  RunData ReadData(const load::LoadedModel& base) const;
+  RunData ReadData(const load::LoadedModel& base) const { return ReadRunData(base, DataOptions()); }
+  RunData ReadData(const TextModel& model) const { return ReadRunData(model, DataOptions()); }
 
   // What ranks, and a run and its checkpoint, must have in common. Throws UserError where this rank has others than the
   // first. Before Run.
@@ -71,6 +72,7 @@ class RunLoop {
 
  private:
   void PrepareFolder();
+  RunDataOptions DataOptions() const;
   void Loop(Trainee& trainee, const RunData& data);
   bool StopIsWanted() const;
   void Save(Trainee& trainee) const;
