@@ -124,4 +124,15 @@ Recipe UsualRecipe(std::string_view arch) {
   return RecipeNamed(arch);
 }
 
+Recipe BaseRecipe() {
+  Recipe recipe;
+  recipe.name = "base";
+  recipe.peak_rate = 2e-3;
+  recipe.warmup_steps = 100;
+  recipe.final_factor = 0.1;
+  recipe.beta2 = 0.95;
+  recipe.weight_decay = 0.1;
+  return recipe;
+}
+
 }  // namespace hydrant::train

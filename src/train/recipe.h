@@ -41,4 +41,8 @@ Recipe RecipeNamed(std::string_view name);
 // What an arch is trained by where nobody names a recipe.
 Recipe UsualRecipe(std::string_view arch);
 
+// How a base model is trained: the optimizer's numbers of Llama's paper (arXiv 2302.13971, section 2.3), with a peak
+// rate for models of a few million parameters.
+Recipe BaseRecipe();
+
 }  // namespace hydrant::train

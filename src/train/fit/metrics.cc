@@ -78,7 +78,8 @@ std::string WordsOf(const StepFigures& figures) {
 
 std::string PlotOf(const std::string& metrics_file) {
   std::vector<eval::Panel> panels;
-  for (const char* title : {"loss", "agreement of head 1 with the base", "tokens per step, held-out text"}) {
+  for (const char* title :
+       {"loss", "agreement of head 1 with the base", "tokens per step, held-out text", "perplexity, held-out text"}) {
     panels.push_back({.title = title, .x_label = "step", .curves = {}});
   }
   const auto add = [](eval::Panel& panel, const std::string& name, double x, double y) {
@@ -97,7 +98,9 @@ std::string PlotOf(const std::string& metrics_file) {
     if (IsMeasured(parsed)) {
       add(panels[2], arch, step, parsed["tokens_per_step"].get<double>());
     }
+    if (parsed.contains("perplexity")) add(panels[3], arch, step, parsed["perplexity"].get<double>());
   }
+  std::erase_if(panels, [](const eval::Panel& panel) { return panel.curves.empty(); });
   return eval::SvgOf(panels);
 }
 

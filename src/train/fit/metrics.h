@@ -16,7 +16,8 @@ base::Json MetricsOf(const StepFigures& figures);
 // "loss 3.21, agreement .45 .33 .27 .22": of head i with the base's most likely token.
 std::string WordsOf(const StepFigures& figures);
 
-// What metrics.jsonl says, as curves over the steps: losses, agreement of the first head, tokens per step. An SVG file.
+// What metrics.jsonl says, as curves over the steps: losses, and of agreement of the first head, tokens per step and
+// perplexity what is there. An SVG file.
 std::string PlotOf(const std::string& metrics_file);
 
 // The line of `arch` with the most tokens per step; null where none was measured.

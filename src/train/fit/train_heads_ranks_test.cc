@@ -11,17 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "base/mapped_file.h"
 #include "checkpoint/tensor_source.h"
 #include "parallel/communicator.h"
 #include "tests/test_data.h"
+#include "tests/tiny_base.h"
 #include "train/fit/train_heads.h"
 
 namespace hydrant::train::train_heads_ranks_test {
 namespace {
-
-using base::Json;
 
 std::vector<float> Kept(const std::string& out, const std::string& name) {
   const auto source = checkpoint::OpenTensorFile(out + "/training/checkpoint.safetensors");
@@ -49,22 +47,7 @@ class TrainingOnRanks : public testing::Test {
     for (const char* file : {"config.json", "model.safetensors"}) {
       std::filesystem::copy_file(golden + "base_mha/" + file, dir_.path() + "/" + file);
     }
-    const std::string name = golden + "tokenizers/own_bytelevel_qwen2/tokenizer.json";
-    Json json = base::ParseJson(base::ReadTextFile(name), name);
-    Json vocabulary = Json::object(), merges = Json::array();
-    for (const auto& [token, id] : json["model"]["vocab"].items()) {
-      if (id < 500) vocabulary[token] = id;
-    }
-    for (const Json& merge : json["model"]["merges"]) {
-      std::string joined =
-          merge.is_array() ? merge[0].get<std::string>() + " " + merge[1].get<std::string>() : merge.get<std::string>();
-      joined.erase(joined.find(' '), 1);
-      if (vocabulary.contains(joined)) merges.push_back(merge);
-    }
-    json["model"]["vocab"] = vocabulary;
-    json["model"]["merges"] = merges;
-    json["added_tokens"] = Json::array();
-    dir_.Write("tokenizer.json", base::DumpJson(json));
+    dir_.Write("tokenizer.json", test::TinyTokenizer());
     std::string text;
     for (int i = 0; i < 60; ++i) {
       text += "The " + std::to_string(i * i) + "th house of the street had " + std::to_string(7 * i % 13) + " doors";
