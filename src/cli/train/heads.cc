@@ -1,32 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
-#include "base/paths.h"
 #include "cli/flags/engine_flags.h"
 #include "cli/flags/flags.h"
 #include "cli/flags/values.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/escape.h"
-#include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
+#include "cli/train/run_flags.h"
 #include "cli/train/train.h"
 #include "hydrant/error.h"
-#include "parallel/mpi/make_communicator.h"
 #include "train/fit/train_heads.h"
 
 namespace hydrant::cli {
@@ -47,15 +40,8 @@ constexpr const char* kExamples =
     "my-heads\n"
     "  hydrant run --model vicuna-7b --draft my-heads --prompt 'Name three rivers.'\n";
 
-constexpr std::array<std::string_view, 3> kPrecisions = {"auto", "f32", "bf16"};
 constexpr std::array<std::string_view, 2> kFiles = {"pt", "safetensors"};
-constexpr std::array<std::string_view, 2> kLearned = {"replies", "all"};
 constexpr std::array<std::string_view, 3> kLmHeads = {"own", "shared", "pruned"};
-constexpr std::array<std::string_view, 3> kTypes = {"bf16", "f16", "f32"};
-
-// A rank without a row in a batch waits for a whole step of the others, and all wait while rank 0 writes a checkpoint:
-// minutes with a large base. A process that dies ends the job without any wait.
-constexpr std::chrono::minutes kRankLimit{30};
 
 // What flags say of every kind of heads; unset: as the recipe has it.
 struct Changes {
@@ -84,61 +70,16 @@ Setter NumberInto(const char* flag, double min, double max, std::optional<double
   return [=](const std::string& value) { *target = ShortestDouble(ParseFloat(flag, value, {.min = min, .max = max})); };
 }
 
-// The path, or what a folder holds.
-void AddFiles(const std::string& path, std::vector<std::string>& files) {
-  if (!base::IsFolder(path)) return files.push_back(path);
-  std::vector<std::string> found;
-  std::error_code error;
-  for (auto entry = std::filesystem::recursive_directory_iterator(path, error);
-       !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
-    const std::string type = entry->path().extension().string();
-    if (type == ".txt" || type == ".json" || type == ".jsonl") found.push_back(entry->path().string());
-  }
-  if (error) throw FileError(path, "cannot be read: " + error.message());
-  if (found.empty()) throw FileError(path, "holds no file that ends in .txt, .json or .jsonl");
-  std::ranges::sort(found);  // the order in which a folder lists its files is another on each disk
-  files.insert(files.end(), found.begin(), found.end());
-}
-
 void AddDataFlags(FlagSet& flags, Wanted& wanted) {
   train::TrainHeadsOptions& options = wanted.options;
   flags.Value(
       "--arch", "LIST", [&wanted](const std::string& value) { wanted.archs = ListItems(value); },
       "Kinds of heads, with commas between: medusa, hydra, hydra++, eagle, eagle3, redrafter");
   flags.Text("--base", "DIR", &options.engine.model, "The base model, in Hugging Face layout, of floats");
-  flags.Repeated(
-      "--data", "PATH", [&options](const std::string& value) { AddFiles(value, options.data); },
-      "Text, or conversations as JSON (ShareGPT, messages, Alpaca); of a folder all files in and below it that end in "
-      ".txt, .json or .jsonl; may be given several times");
-  flags.Text("--out", "DIR", &options.out, "Folder to make");
-  flags.Switch("--resume", &options.resume, "Go on where the run in --out was");
-  flags.Switch("--force", &options.replace, "Begin anew where --out holds a run or heads");
-  flags.Text("--template", "NAME", &options.template_name, "Chat template of conversations (default: the base's own)");
-  flags.Value(
-      "--learn", "WHAT",
-      [&options](const std::string& value) {
-        options.learns_prompts = ParseChoice("--learn", value, kLearned) == "all";
-      },
-      "Of conversations: replies, or all tokens (default replies)");
-  flags.Value(
-      "--tokens", "N",
-      [&options](const std::string& value) { options.tokens = ParseInteger("--tokens", value, 1, int64_t{1} << 40); },
-      "Tokens of an epoch, drawn from the text (default: all)");
-  flags.Value(
-      "--seq-len", "N",
-      [&options](const std::string& value) {
-        options.row_tokens = static_cast<int32_t>(ParseInteger("--seq-len", value, 8, 1 << 20));
-      },
-      "Longest text that the base is shown; longer ones are cut (default 256)");
-  flags.Value(
-      "--batch-size", "N",
-      [&options](const std::string& value) {
-        options.rows = static_cast<int32_t>(ParseInteger("--batch-size", value, 1, 1 << 16));
-      },
-      "Rows of --seq-len tokens in a step; short texts share one (default 8)");
-  flags.Value(
-      "--seed", "N", [&options](const std::string& value) { options.seed = ParseSeed("--seed", value); },
-      "Of the order of the text and of the first weights (default 1)");
+  AddTextFlags(flags, options,
+               {.rows = "Longest text that the base is shown; longer ones are cut (default 256)",
+                .chat = "Chat template of conversations (default: the base's own)",
+                .overwrites = "Begin anew where --out holds a run or heads"});
 }
 
 void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
@@ -192,22 +133,15 @@ void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
 
 void AddRunFlags(FlagSet& flags, Wanted& wanted) {
   train::TrainHeadsOptions& options = wanted.options;
-  const auto number = [&flags](const char* flag, const char* kind, int64_t min, auto* target, const char* help) {
-    flags.Value(
-        flag, kind,
-        [=](const std::string& value) {
-          *target = static_cast<std::remove_pointer_t<decltype(target)>>(ParseInteger(flag, value, min, 1 << 30));
-        },
-        help);
-  };
   flags.Group("Run");
-  number("--save-every", "STEPS", 1, &options.save_every,
-         "Steps between checkpoints, at most so many are lost (default 200)");
-  number("--log-every", "STEPS", 1, &options.log_every, "Steps between lines of metrics.jsonl (default 10)");
-  number("--eval-every", "STEPS", 0, &options.eval_every,
-         "Steps between measurements of tokens per step, on texts that are held out; 0: none (default 500)");
-  number("--eval-texts", "N", 1, &options.eval_texts, "Texts that are held out, at most a tenth of all (default 24)");
-  number("--eval-tokens", "N", 2, &options.eval_tokens, "Tokens that the base writes for each of them (default 64)");
+  AddStepFlags(flags, options,
+               "Steps between measurements of tokens per step, on texts that are held out; 0: none (default 500)");
+  flags.Value(
+      "--eval-tokens", "N",
+      [&options](const std::string& value) {
+        options.eval_tokens = static_cast<int32_t>(ParseInteger("--eval-tokens", value, 2, 1 << 30));
+      },
+      "Tokens that the base writes for each of them (default 64)");
   flags.Text("--cache", "DIR", &options.cache,
              "Keep the base's hidden states there; runs over the same text may share them (default: in --out where "
              "there are several epochs)");
@@ -223,10 +157,7 @@ void AddRunFlags(FlagSet& flags, Wanted& wanted) {
 void AddFileFlags(FlagSet& flags, Wanted& wanted) {
   train::TrainHeadsOptions& options = wanted.options;
   flags.Group("Numbers");
-  flags.Value(
-      "--precision", "TYPE",
-      [&options](const std::string& value) { options.precision = ParseChoice("--precision", value, kPrecisions); },
-      "Of matrix products: f32, bf16, or auto: bf16 where the CPU multiplies it fast (default auto)");
+  AddPrecisionFlag(flags, options);
   flags.Value(
       "--format", "FORMAT",
       [&options](const std::string& value) {
@@ -234,13 +165,7 @@ void AddFileFlags(FlagSet& flags, Wanted& wanted) {
             ParseChoice("--format", value, kFiles) == "pt" ? train::HeadFile::kTorch : train::HeadFile::kSafetensors;
       },
       "Of the heads' file: pt (what the authors' code reads) or safetensors (default pt)");
-  flags.Value(
-      "--dtype", "TYPE",
-      [&options](const std::string& value) {
-        const std::string type = ParseChoice("--dtype", value, kTypes);
-        options.dtype = type == "f32" ? DType::kF32 : type == "f16" ? DType::kF16 : DType::kBF16;
-      },
-      "Of the numbers in it: bf16, f16 or f32 (default bf16)");
+  AddTypeFlag(flags, options);
   flags.Group("Machine");
   AddMachineFlags(flags, options.engine);
 }
@@ -311,10 +236,7 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
   AddRunFlags(flags, wanted);
   AddFileFlags(flags, wanted);
   if (!flags.Parse(args)) return false;
-  for (const char* flag : {"--arch", "--base", "--data", "--out"}) {
-    if (!flags.Given(flag))
-      throw UserError(fmt::format("{} is missing", flag), "'hydrant train heads --help' explains");
-  }
+  RequireFlags(flags, "hydrant train heads", {"--arch", "--base", "--data", "--out"});
   CheckFolders(wanted.options.engine);
   CheckAreUsed(flags, wanted.archs);
   CheckPruning(flags, wanted);
@@ -323,13 +245,6 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
     wanted.options.heads.push_back(HeadsOf(ParseChoice("--arch", arch, archs), wanted));
   }
   return true;
-}
-
-std::string TimeText(double seconds) {
-  const int64_t whole = std::llround(seconds);
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{} min", (whole + 30) / 60);
-  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
 }
 
 base::Json JsonOf(const train::TrainHeadsReport& report) {
@@ -372,35 +287,12 @@ void PrintReport(const train::TrainHeadsReport& report, bool json) {
 }  // namespace
 
 int TrainHeads(const std::vector<std::string>& args) {
-  // First of all, so that what is wrong with flags is told once.
-  const std::unique_ptr<parallel::Communicator> ranks = parallel::MakeCommunicator(
-      "auto", {.limit = kRankLimit, .on_abort = [](const std::string& text) { PrintError(ErrorText(text, "")); }});
+  const std::unique_ptr<parallel::Communicator> ranks = MakeRanks();
   Wanted wanted;
   if (!ParseFlags(args, wanted)) return kExitOk;
-  Progress progress("training");
-  train::TrainHeadsOptions& options = wanted.options;
-  options.stop = StopFlag();
-  options.ranks = ranks.get();
-  options.warn = [](const std::string& text) { PrintWarnings({text}); };
-  options.note = [&progress](const std::string& text) {
-    progress.Clear();
-    PrintError(EscapedName(text) + "\n");
-  };
-  options.on_stage = [&progress](const std::string& stage, double share) { progress.Update(share, stage); };
-  std::string words;
-  options.on_progress = [&](const train::TrainProgress& now) {
-    if (!now.text.empty()) words = now.text;
-    const double share = static_cast<double>(now.step) / static_cast<double>(now.steps);
-    progress.Update(share, fmt::format("step {} of {}, {:.0f} tokens/s, {} left, {}", now.step, now.steps,
-                                       now.tokens_per_second, TimeText(now.seconds_left), words));
-  };
-  const train::TrainHeadsReport report = train::TrainHeads(options);
-  const int code = !report.stopped ? kExitOk : Interrupted() ? InterruptedExit() : kExitInterrupted;
-  if (ranks->rank() != 0) return code;
-  progress.Clear();
-  PrintReport(report, wanted.json);
-  if (report.stopped) PrintError("Stopped, and saved; --resume goes on.\n");
-  return code;
+  RunConsole console(wanted.options, *ranks);
+  const train::TrainHeadsReport report = train::TrainHeads(wanted.options);
+  return console.End(report, [&] { PrintReport(report, wanted.json); });
 }
 
 }  // namespace hydrant::cli

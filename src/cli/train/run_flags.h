@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags that all training runs have, and what a terminal sees of a run.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+
+#include "cli/flags/flags.h"
+#include "cli/terminal/progress.h"
+#include "parallel/communicator.h"
+#include "train/run_options.h"
+
+namespace hydrant::cli {
+
+// Helps that differ from run to run.
+struct TextHelp {
+  const char* rows;        // of --seq-len
+  const char* chat;        // of --template
+  const char* overwrites;  // of --force
+};
+
+// --data, --out, --resume, --force, --template, --learn, --tokens, --seq-len, --batch-size, --seed.
+void AddTextFlags(FlagSet& flags, train::RunOptions& options, const TextHelp& help);
+// --save-every, --log-every, --eval-every, --eval-texts.
+void AddStepFlags(FlagSet& flags, train::RunOptions& options, const std::string& eval_help);
+void AddPrecisionFlag(FlagSet& flags, train::RunOptions& options);
+void AddTypeFlag(FlagSet& flags, train::RunOptions& options);
+
+// Throws UserError naming the first of them that is not given.
+void RequireFlags(const FlagSet& flags, const std::string& command, std::initializer_list<const char*> required);
+
+// "40 s", "3 min", "2 h 5 min".
+std::string TimeText(double seconds);
+
+// The ranks of this program. To be called first of all, so that what is wrong with flags is told once.
+std::unique_ptr<parallel::Communicator> MakeRanks();
+
+// Shows what a run says while it goes on.
+class RunConsole {
+ public:
+  // Sets the functions of `options`, which call this object.
+  RunConsole(train::RunOptions& options, parallel::Communicator& ranks);
+  RunConsole(const RunConsole&) = delete;
+  RunConsole& operator=(const RunConsole&) = delete;
+
+  // The exit code of a run that has ended. `print` is called on the first rank.
+  int End(const train::RunReport& report, const std::function<void()>& print);
+
+ private:
+  Progress progress_{"training"};
+  parallel::Communicator& ranks_;
+  std::string words_;
+};
+
+}  // namespace hydrant::cli
