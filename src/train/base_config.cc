@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "hydrant/error.h"
+#include "train/trained_tensor.h"
 
 namespace hydrant::train {
 namespace {
@@ -25,10 +26,6 @@ constexpr std::array<const char*, 3> kOfAnother = {"_name_or_path", "transformer
 
 std::string NameOf(const BaseShape& shape) {
   return shape.config.empty() ? std::string("config.json of the new model") : shape.config;
-}
-
-const char* TypeName(DType dtype) {
-  return dtype == DType::kF32 ? "float32" : dtype == DType::kF16 ? "float16" : "bfloat16";
 }
 
 void RefuseOtherKinds(const Json& config, const std::string& name) {
@@ -77,7 +74,7 @@ void FitToTokenizer(Json& config, const BaseShape& shape, const tokenizer::Token
   set("bos_token_id", tokenizer.bos_id());
   set("eos_token_id", tokenizer.eos_id());
   config.erase("dtype");  // transformers 5 writes this one, and reads both
-  config["torch_dtype"] = TypeName(dtype);
+  config["torch_dtype"] = TorchTypeName(dtype);
 }
 
 Json GenerationConfigOf(const Json& config) {

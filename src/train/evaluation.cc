@@ -49,6 +49,12 @@ std::vector<int32_t> PromptOf(const TokenData& data, const Segment& segment) {
   return {tokens.begin(), tokens.begin() + std::min(count, segment.count)};
 }
 
+std::vector<std::vector<int32_t>> PromptsOf(const TokenData& data, std::span<const Segment> held_out) {
+  std::vector<std::vector<int32_t>> prompts;
+  for (const Segment& segment : held_out) prompts.push_back(PromptOf(data, segment));
+  return prompts;
+}
+
 base::Json JsonOf(const EvaluationFigures& figures) {
   return {{"tokens_per_step", figures.tokens_per_step},
           {"standard_error", figures.standard_error},

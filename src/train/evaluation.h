@@ -25,6 +25,8 @@ std::vector<Segment> HoldOut(std::vector<Segment>& segments, int32_t count);
 // The beginning of a segment as a prompt: what stands before the first learned token where that is a conversation's
 // question, else 48 tokens; at most half of the segment, 1 token at least.
 std::vector<int32_t> PromptOf(const TokenData& data, const Segment& segment);
+// Of all held-out segments.
+std::vector<std::vector<int32_t>> PromptsOf(const TokenData& data, std::span<const Segment> held_out);
 
 struct EvaluationFigures {
   double tokens_per_step = 1, standard_error = 0;  // with the tree of 63 nodes (mc_sim_7b_63), cut to the heads' depth

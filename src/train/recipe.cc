@@ -124,6 +124,13 @@ Recipe UsualRecipe(std::string_view arch) {
   return RecipeNamed(arch);
 }
 
+Recipe JointRecipe() {
+  Recipe recipe;
+  recipe.name = "medusa-2";
+  recipe.peak_rate = 5e-5;
+  return recipe;
+}
+
 Recipe BaseRecipe() {
   Recipe recipe;
   recipe.name = "base";

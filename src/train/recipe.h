@@ -45,4 +45,8 @@ Recipe UsualRecipe(std::string_view arch);
 // rate for models of a few million parameters.
 Recipe BaseRecipe();
 
+// How a base and its heads are trained together: the optimizer's numbers of FasterDecoding/Medusa's second stage, with
+// a peak rate of the base for training all of its weights (that code trains low-rank ones).
+Recipe JointRecipe();
+
 }  // namespace hydrant::train

@@ -11,6 +11,10 @@
 
 namespace hydrant::train {
 
+const char* TorchTypeName(DType dtype) {
+  return dtype == DType::kF32 ? "float32" : dtype == DType::kF16 ? "float16" : "bfloat16";
+}
+
 TensorView ViewOf(const TrainedTensor& tensor, DType dtype) {
   TensorView view{.data = nullptr, .dtype = dtype, .shape = tensor.shape, .owner = nullptr};
   const auto count = static_cast<size_t>(view.num_elements());

@@ -21,6 +21,9 @@ struct TrainedTensor {
 // The tensor's numbers in `dtype`, which is kF32, kF16 or kBF16: a copy.
 TensorView ViewOf(const TrainedTensor& tensor, DType dtype);
 
+// "bfloat16", "float16" or "float32", as configs say it.
+const char* TorchTypeName(DType dtype);
+
 // Makes the folder where it is missing. Throws FileError.
 void MakeFolder(const std::string& folder);
 // Replaces the file as a whole. Throws FileError.

@@ -21,7 +21,9 @@ void WriteBase(const base::Json& config, const TokenizerFiles& tokenizer, std::s
   }
   writer.Finish();
   for (const auto& [name, content] : tokenizer) WriteText(options.folder + "/" + name, content);
-  WriteText(options.folder + "/generation_config.json", GenerationConfigOf(config).dump(1) + "\n");
+  const std::string& generation = options.generation_config;
+  WriteText(options.folder + "/generation_config.json",
+            generation.empty() ? GenerationConfigOf(config).dump(1) + "\n" : generation);
   WriteText(options.folder + "/config.json", config.dump(1) + "\n");
 }
 

@@ -13,8 +13,9 @@
 namespace hydrant::train {
 
 struct WriteBaseOptions {
-  std::string folder;          // made where it is missing; each file is replaced as a whole
-  DType dtype = DType::kBF16;  // or kF32, kF16
+  std::string folder;                  // made where it is missing; each file is replaced as a whole
+  DType dtype = DType::kBF16;          // or kF32, kF16
+  std::string generation_config = {};  // text of that file; empty: made from the config
 };
 
 // config.json, generation_config.json, model.safetensors and the tokenizer's files. `config`: after FitToTokenizer.

@@ -72,7 +72,6 @@ bool IsVllm(const draft::HeadsInfo& info) { return info.kind == &draft::kMedusaK
 
 // vLLM's MedusaConfig; max_paths and topk are its own defaults.
 Json VllmConfig(const draft::HeadsInfo& info, const model::ModelConfig& base, const WriteHeadsOptions& options) {
-  const char* type = options.dtype == DType::kBF16 ? "bfloat16" : options.dtype == DType::kF16 ? "float16" : "float32";
   Json config = {{"architectures", {"MedusaModel"}},
                  {"model_type", "medusa"},
                  {"hidden_size", base.hidden_size},
@@ -83,7 +82,7 @@ Json VllmConfig(const draft::HeadsInfo& info, const model::ModelConfig& base, co
                  {"topk", 10},
                  {"truncated_vocab_size", options.draft_vocab.size()},
                  {"medusa_fc_bias", info.block_bias},
-                 {"torch_dtype", type}};
+                 {"torch_dtype", TorchTypeName(options.dtype)}};
   if (!options.base.empty()) config["base_model_name_or_path"] = options.base;
   return config;
 }

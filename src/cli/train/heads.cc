@@ -40,7 +40,6 @@ constexpr const char* kExamples =
     "my-heads\n"
     "  hydrant run --model vicuna-7b --draft my-heads --prompt 'Name three rivers.'\n";
 
-constexpr std::array<std::string_view, 2> kFiles = {"pt", "safetensors"};
 constexpr std::array<std::string_view, 3> kLmHeads = {"own", "shared", "pruned"};
 
 // What flags say of every kind of heads; unset: as the recipe has it.
@@ -136,12 +135,7 @@ void AddRunFlags(FlagSet& flags, Wanted& wanted) {
   flags.Group("Run");
   AddStepFlags(flags, options,
                "Steps between measurements of tokens per step, on texts that are held out; 0: none (default 500)");
-  flags.Value(
-      "--eval-tokens", "N",
-      [&options](const std::string& value) {
-        options.eval_tokens = static_cast<int32_t>(ParseInteger("--eval-tokens", value, 2, 1 << 30));
-      },
-      "Tokens that the base writes for each of them (default 64)");
+  AddEvalTokensFlag(flags, options.eval_tokens);
   flags.Text("--cache", "DIR", &options.cache,
              "Keep the base's hidden states there; runs over the same text may share them (default: in --out where "
              "there are several epochs)");
@@ -158,13 +152,7 @@ void AddFileFlags(FlagSet& flags, Wanted& wanted) {
   train::TrainHeadsOptions& options = wanted.options;
   flags.Group("Numbers");
   AddPrecisionFlag(flags, options);
-  flags.Value(
-      "--format", "FORMAT",
-      [&options](const std::string& value) {
-        options.file =
-            ParseChoice("--format", value, kFiles) == "pt" ? train::HeadFile::kTorch : train::HeadFile::kSafetensors;
-      },
-      "Of the heads' file: pt (what the authors' code reads) or safetensors (default pt)");
+  AddHeadFileFlag(flags, options.file);
   AddTypeFlag(flags, options);
   flags.Group("Machine");
   AddMachineFlags(flags, options.engine);
@@ -258,9 +246,10 @@ base::Json JsonOf(const train::TrainHeadsReport& report) {
                             {"step", trained.best_step},
                             {"tokens_per_step", trained.best_tokens_per_step}};
   }
-  return {{"heads", std::move(heads)}, {"steps", report.steps},     {"all_steps", report.all_steps},
-          {"tokens", report.tokens},   {"seconds", report.seconds}, {"base_seconds", report.base_seconds},
-          {"stopped", report.stopped}};
+  base::Json json = JsonOfRun(report);
+  json["heads"] = std::move(heads);
+  json["base_seconds"] = report.base_seconds;
+  return json;
 }
 
 void PrintReport(const train::TrainHeadsReport& report, bool json) {
@@ -269,19 +258,14 @@ void PrintReport(const train::TrainHeadsReport& report, bool json) {
     std::string figures;
     if (report.tokens > 0) figures += fmt::format(", loss {:.3f}", heads.loss);
     if (heads.tokens_per_step > 0) {
-      figures +=
-          fmt::format(", {:.3f}{} tokens per step", heads.tokens_per_step,
-                      std::isfinite(heads.standard_error) ? fmt::format(" +- {:.3f}", heads.standard_error) : "");
+      figures += fmt::format(", {} tokens per step", WithError(heads.tokens_per_step, heads.standard_error));
     }
     Print(fmt::format("{}: {}{}\n", EscapedName(heads.folder), heads.arch, figures));
     if (heads.best_tokens_per_step <= heads.tokens_per_step) continue;
     Print(fmt::format("{}: after step {}, {:.3f} tokens per step\n", EscapedName(heads.best_folder), heads.best_step,
                       heads.best_tokens_per_step));
   }
-  if (report.tokens == 0) return Print(fmt::format("All {} steps were done already\n", report.all_steps));
-  Print(fmt::format("{} of {} steps, {} tokens in {} ({:.0f} % of it in the base), {:.0f} tokens/s\n", report.steps,
-                    report.all_steps, report.tokens, TimeText(report.seconds),
-                    100 * report.base_seconds / report.seconds, static_cast<double>(report.tokens) / report.seconds));
+  PrintSteps(report, fmt::format(" ({:.0f} % of it in the base)", 100 * report.base_seconds / report.seconds));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/json.h"
 #include "base/paths.h"
 #include "cli/flags/values.h"
 #include "cli/terminal/errors.h"
@@ -26,6 +27,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kPrecisions = {"auto", "f32", "bf16"};
 constexpr std::array<std::string_view, 2> kLearned = {"replies", "all"};
+constexpr std::array<std::string_view, 2> kFiles = {"pt", "safetensors"};
 constexpr std::array<std::string_view, 3> kTypes = {"bf16", "f16", "f32"};
 
 // A rank without a row in a batch waits for a whole step of the others, and all wait while rank 0 writes a checkpoint
@@ -119,6 +121,19 @@ void AddTypeFlag(FlagSet& flags, train::RunOptions& options) {
       "Of the numbers in it: bf16, f16 or f32 (default bf16)");
 }
 
+void AddEvalTokensFlag(FlagSet& flags, int32_t& eval_tokens) {
+  AddNumber(flags, "--eval-tokens", "N", 2, &eval_tokens, "Tokens that the base writes for each of them (default 64)");
+}
+
+void AddHeadFileFlag(FlagSet& flags, train::HeadFile& file) {
+  flags.Value(
+      "--format", "FORMAT",
+      [&file](const std::string& value) {
+        file = ParseChoice("--format", value, kFiles) == "pt" ? train::HeadFile::kTorch : train::HeadFile::kSafetensors;
+      },
+      "Of the heads' file: pt (what the authors' code reads) or safetensors (default pt)");
+}
+
 void RequireFlags(const FlagSet& flags, const std::string& command, std::initializer_list<const char*> required) {
   for (const char* flag : required) {
     if (!flags.Given(flag))
@@ -131,6 +146,25 @@ std::string TimeText(double seconds) {
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{} min", (whole + 30) / 60);
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
+
+std::string WithError(double value, double standard_error) {
+  return fmt::format("{:.3f}{}", value, std::isfinite(standard_error) ? fmt::format(" +- {:.3f}", standard_error) : "");
+}
+
+void PrintSteps(const train::RunReport& report, const std::string& more) {
+  if (report.tokens == 0) return Print(fmt::format("All {} steps were done already\n", report.all_steps));
+  Print(fmt::format("{} of {} steps, {} tokens in {}{}, {:.0f} tokens/s\n", report.steps, report.all_steps,
+                    report.tokens, TimeText(report.seconds), more,
+                    static_cast<double>(report.tokens) / report.seconds));
+}
+
+base::Json JsonOfRun(const train::RunReport& report) {
+  return {{"steps", report.steps},
+          {"all_steps", report.all_steps},
+          {"tokens", report.tokens},
+          {"seconds", report.seconds},
+          {"stopped", report.stopped}};
 }
 
 std::unique_ptr<parallel::Communicator> MakeRanks() {

@@ -2,15 +2,18 @@
 // Flags that all training runs have, and what a terminal sees of a run.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <memory>
 #include <string>
 
+#include "base/json_fwd.h"
 #include "cli/flags/flags.h"
 #include "cli/terminal/progress.h"
 #include "parallel/communicator.h"
 #include "train/run_options.h"
+#include "train/write_heads.h"
 
 namespace hydrant::cli {
 
@@ -27,12 +30,21 @@ void AddTextFlags(FlagSet& flags, train::RunOptions& options, const TextHelp& he
 void AddStepFlags(FlagSet& flags, train::RunOptions& options, const std::string& eval_help);
 void AddPrecisionFlag(FlagSet& flags, train::RunOptions& options);
 void AddTypeFlag(FlagSet& flags, train::RunOptions& options);
+// --eval-tokens and --format, of runs that train heads.
+void AddEvalTokensFlag(FlagSet& flags, int32_t& eval_tokens);
+void AddHeadFileFlag(FlagSet& flags, train::HeadFile& file);
 
 // Throws UserError naming the first of them that is not given.
 void RequireFlags(const FlagSet& flags, const std::string& command, std::initializer_list<const char*> required);
 
 // "40 s", "3 min", "2 h 5 min".
 std::string TimeText(double seconds);
+
+// "3.104 +- 0.021"; without an error that is known the number alone.
+std::string WithError(double value, double standard_error);
+// Prints the last line of a report. `more`: behind the time.
+void PrintSteps(const train::RunReport& report, const std::string& more);
+base::Json JsonOfRun(const train::RunReport& report);
 
 // The ranks of this program. To be called first of all, so that what is wrong with flags is told once.
 std::unique_ptr<parallel::Communicator> MakeRanks();

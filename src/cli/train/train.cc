@@ -24,9 +24,11 @@ int InModule(const char* command, const std::vector<std::string>& args) {
 }
 
 int Heads(const std::vector<std::string>& args) { return InModule("heads", args); }
+int Medusa2(const std::vector<std::string>& args) { return InModule("medusa2", args); }
 
-constexpr std::array<Command, 2> kCommands = {{
+constexpr std::array<Command, 3> kCommands = {{
     {"heads", "fit draft heads to a base model, from text", Heads},
+    {"medusa2", "train a base model and draft heads together (Medusa-2)", Medusa2},
     {"distill-data", "let the base model answer prompts, as text to learn from", DistillData},
 }};
 

@@ -13,8 +13,9 @@
 namespace hydrant::cli {
 namespace {
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 2> kCommands = {{
     {"heads", "fit draft heads to a base model, from text", TrainHeads},
+    {"medusa2", "train a base model and draft heads together (Medusa-2)", TrainMedusa2},
 }};
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "draft/heads/redrafter_weights.h"
 #include "hydrant/error.h"
 #include "train/data/random.h"
+#include "train/fit/ranks.h"
 
 namespace hydrant::train {
 namespace {
@@ -125,7 +126,6 @@ at::Tensor HeadFit::Reconstruction(const std::vector<at::Tensor>& states, const 
 
 void HeadFit::SumOver(parallel::Communicator& ranks) {
   if (ranks.size() == 1) return;
-  ranks.TreeSum(std::span(parameters_.gradients().data_ptr<float>(), static_cast<size_t>(parameters_.size())));
   sums_.heads.resize(static_cast<size_t>(depth()));  // a rank without rows has none
   const auto each = [&](const auto& take) {
     take(sums_.loss);
@@ -140,15 +140,12 @@ void HeadFit::SumOver(parallel::Communicator& ranks) {
   ranks.TreeSum(std::span(figures));
   size_t next = 0;
   each([&](double& sum) { sum = figures[next++]; });
-  // libtorch adds squares in an order that depends on the number of threads and on the CPU, so one rank's norm is
-  // taken.
-  norm_ = GradientNorm(parameters_);
-  ranks.Broadcast(parallel::BytesOf(std::span(&*norm_, 1)), 0);
+  norm_ = SumGradients(ranks, parameters_);
 }
 
-StepFigures HeadFit::Step(int64_t step) {
+StepFigures HeadFit::Step(int64_t step, std::optional<double> rate) {
   StepFigures figures{.loss = sums_.loss,
-                      .rate = schedule_.At(step),
+                      .rate = rate ? *rate : schedule_.At(step),
                       .gradient_norm = norm_ ? *norm_ : GradientNorm(parameters_),
                       .heads = std::move(sums_.heads)};
   ClipGradients(parameters_, figures.gradient_norm, options_.recipe.clip);
@@ -173,16 +170,6 @@ at::Tensor HeadFit::Logits(const BatchTensors& batch, int32_t head) const {
   const std::vector<at::Tensor> states = network_->States(batch, {.precision = options_.precision}, head + 1);
   const LmHead lm_head = network_->HeadAt(head);
   return Product(states[static_cast<size_t>(head)], lm_head.weight, lm_head.bias, options_.precision);
-}
-
-std::vector<TrainedTensor> HeadFit::Tensors() const {
-  std::vector<TrainedTensor> tensors;
-  const float* data = parameters_.values().data_ptr<float>();
-  for (const ParameterRow& row : parameters_.rows()) {
-    tensors.push_back({.name = row.name, .repeats = row.repeats, .shape = row.shape, .data = data});
-    data += row.num_elements();
-  }
-  return tensors;
 }
 
 }  // namespace hydrant::train

@@ -50,8 +50,8 @@ class HeadFit {
                    const std::vector<double>& counts, bool with_agreement);
   // Adds what the other ranks have added since the last step. Then Step does the same on all of them.
   void SumOver(parallel::Communicator& ranks);
-  // Changes the parameters by what was added since the last step.
-  StepFigures Step(int64_t step);
+  // Changes the parameters by what was added since the last step. `rate`: in place of the recipe's.
+  StepFigures Step(int64_t step, std::optional<double> rate = {});
   // The loss without a gradient, dropout or noise.
   LossResult Evaluate(const BatchTensors& batch, const at::Tensor& final_hidden) const;
   // Logits [N, V] of head i at every position; of a network that goes on token by token, i tokens below it.
@@ -63,7 +63,7 @@ class HeadFit {
   // Tokens that it learns to predict at a position.
   int32_t depth() const;
   // Views of the parameters as they are now.
-  std::vector<TrainedTensor> Tensors() const;
+  std::vector<TrainedTensor> Tensors() const { return parameters_.Tensors(); }
 
  private:
   std::vector<LmHead> LmHeads() const;

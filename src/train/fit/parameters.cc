@@ -31,4 +31,14 @@ const at::Tensor& Parameters::Get(const std::string& name) const {
   return found->second;
 }
 
+std::vector<TrainedTensor> Parameters::Tensors() const {
+  std::vector<TrainedTensor> tensors;
+  const float* data = values_.data_ptr<float>();
+  for (const ParameterRow& row : rows_) {
+    tensors.push_back({.name = row.name, .repeats = row.repeats, .shape = row.shape, .data = data});
+    data += row.num_elements();
+  }
+  return tensors;
+}
+
 }  // namespace hydrant::train

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "train/head_rows.h"
+#include "train/trained_tensor.h"
 
 namespace hydrant::train {
 
@@ -32,6 +33,8 @@ class Parameters {
   // 1 where weight decay applies: matrices, not biases or norms. [P]
   const at::Tensor& decays() const { return decays_; }
   int64_t size() const { return values_.numel(); }
+  // Views of the values as they are now, by their names in the file.
+  std::vector<TrainedTensor> Tensors() const;
 
  private:
   std::vector<ParameterRow> rows_;

@@ -79,6 +79,13 @@ std::vector<double> CountAllLabels(parallel::Communicator& ranks, const BatchTen
   return counts;
 }
 
+double SumGradients(parallel::Communicator& ranks, Parameters& parameters) {
+  ranks.TreeSum(NumbersOf(parameters.gradients()));
+  double norm = GradientNorm(parameters);
+  ranks.Broadcast(parallel::BytesOf(std::span(&norm, 1)), 0);
+  return norm;
+}
+
 void SetLibraryThreads(const parallel::Communicator& ranks, int threads) {
   at::set_num_threads(threads);
   if (ranks.size() == 1) return;

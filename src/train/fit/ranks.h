@@ -26,6 +26,10 @@ void CheckSameParameters(parallel::Communicator& ranks, const std::vector<Traine
 std::vector<double> CountAllLabels(parallel::Communicator& ranks, const BatchTensors& own, int32_t depth,
                                    int64_t first_shift = 2);
 
+// Adds the gradients of all ranks. Returns their norm, the same on each: libtorch adds squares in an order that depends
+// on the number of threads and on the CPU, so one rank's is taken.
+double SumGradients(parallel::Communicator& ranks, Parameters& parameters);
+
 // For all that multiplies in this process. OpenBLAS counts cores when it is loaded, which is before a rank knows its
 // own.
 void SetLibraryThreads(const parallel::Communicator& ranks, int threads);

@@ -78,11 +78,9 @@ class Run : public Trainee {
 
   void Evaluate(int64_t steps) override {
     if (!evaluation_) {
-      std::vector<std::vector<int32_t>> prompts;
-      for (const Segment& segment : run_.held_out) prompts.push_back(PromptOf(run_.data, segment));
-      evaluation_ = std::make_unique<Evaluation>(*loaded_, prompts, options_.eval_tokens, [this](double share) {
-        loop_.Stage("decoding held-out replies", share);
-      });
+      evaluation_ =
+          std::make_unique<Evaluation>(*loaded_, PromptsOf(run_.data, run_.held_out), options_.eval_tokens,
+                                       [this](double share) { loop_.Stage("decoding held-out replies", share); });
     }
     for (size_t f = 0; f < fits_.size(); ++f) {
       if (steps > fits_[f].heads->options().total_steps) continue;

@@ -8,8 +8,14 @@
 #include <span>
 
 #include "model/decoder.h"
+#include "train/fit/ranks.h"
 
 namespace hydrant::train {
+namespace {
+
+constexpr std::array<int32_t, 1> kFinalState = {model::kAfterFinalNorm};
+
+}  // namespace
 
 BaseFit::BaseFit(const BaseFitOptions& options)
     : options_(options),
@@ -27,35 +33,51 @@ BaseFit::BaseFit(const BaseFitOptions& options)
   model_ = std::make_unique<LlamaModel>(options.config, parameters_, random);
 }
 
-at::Tensor BaseFit::States(const BatchTensors& batch) const {
-  constexpr std::array<int32_t, 1> kWanted = {model::kAfterFinalNorm};
-  return model_->States(batch, kWanted, options_.precision).front();
+void BaseFit::Take(const model::ModelWeights& weights) {
+  at::NoGradGuard no_grad;
+  model_->Take(weights);
 }
 
-LossResult BaseFit::LossOf(const at::Tensor& states, const BatchTensors& batch, const LossOptions& options) const {
-  return LmLoss({model_->lm_head()}, {states}, batch, {}, {}, options);
+BaseTensors BaseFit::tensors() const {
+  const BaseTensors leaves = model_->tensors();
+  return {.embedding = leaves.embedding.detach(), .lm_head = leaves.lm_head.detach()};
 }
 
-void BaseFit::AddGradient(const BatchTensors& batch, double labels) {
-  const at::Tensor states = States(batch);
+at::Tensor BaseFit::FinalState(const BatchTensors& batch) const {
+  return model_->States(batch, kFinalState, options_.precision).front();
+}
+
+std::vector<at::Tensor> BaseFit::States(const BatchTensors& batch, std::span<const int32_t> wanted) const {
+  at::NoGradGuard no_grad;
+  return model_->States(batch, wanted, options_.precision);
+}
+
+void BaseFit::AddGradient(const BatchTensors& batch, double labels, const BaseExtras& extras) {
+  const std::span<const int32_t> wanted = extras.wanted.empty() ? std::span(kFinalState) : std::span(extras.wanted);
+  const std::vector<at::Tensor> states = model_->States(batch, wanted, options_.precision);
+  std::vector<at::Tensor> gradients;
+  if (extras.others) gradients = extras.others(states);
+  const bool has_teacher = extras.teacher.hidden.defined();
   LossResult result =
-      LossOf(states, batch, {.precision = options_.precision, .counts = {labels}, .first_shift = kFirstShift});
-  torch::autograd::backward({states}, result.state_gradients);
-  loss_ += result.heads.front().label_loss;
-  labels_ += result.heads.front().count;
+      LmLoss({model_->lm_head()}, {states.back()}, batch, extras.teacher.hidden, extras.teacher.lm_head,
+             {.objective = {.label_weight = has_teacher ? 0.0 : 1, .teacher_weight = has_teacher ? 1.0 : 0},
+              .precision = options_.precision,
+              .counts = {labels},
+              .first_shift = kFirstShift});
+  gradients.push_back(std::move(result.state_gradients.front()));
+  torch::autograd::backward(states, gradients);
+  const HeadSums& sums = result.heads.front();
+  loss_ += has_teacher ? sums.teacher_loss : sums.label_loss;
+  labels_ += sums.count;
 }
 
 void BaseFit::SumOver(parallel::Communicator& ranks) {
   if (ranks.size() == 1) return;
-  ranks.TreeSum(std::span(parameters_.gradients().data_ptr<float>(), static_cast<size_t>(parameters_.size())));
   std::array<double, 2> figures = {loss_, labels_};
   ranks.TreeSum(std::span<double>(figures));
   loss_ = figures[0];
   labels_ = figures[1];
-  // libtorch adds squares in an order that depends on the number of threads and on the CPU, so one rank's norm is
-  // taken.
-  norm_ = GradientNorm(parameters_);
-  ranks.Broadcast(parallel::BytesOf(std::span(&*norm_, 1)), 0);
+  norm_ = SumGradients(ranks, parameters_);
 }
 
 BaseFigures BaseFit::Step(int64_t step) {
@@ -72,25 +94,16 @@ BaseFigures BaseFit::Step(int64_t step) {
 
 BaseFigures BaseFit::Evaluate(const BatchTensors& batch) const {
   at::NoGradGuard no_grad;
-  const LossResult result = LossOf(
-      States(batch), batch, {.precision = options_.precision, .with_gradient = false, .first_shift = kFirstShift});
+  const LossResult result =
+      LmLoss({model_->lm_head()}, {FinalState(batch)}, batch, {}, {},
+             {.precision = options_.precision, .with_gradient = false, .first_shift = kFirstShift});
   const HeadSums& sums = result.heads.front();
   return {.loss = sums.count > 0 ? sums.label_loss / sums.count : 0, .labels = sums.count};
 }
 
 at::Tensor BaseFit::Logits(const BatchTensors& batch) const {
   at::NoGradGuard no_grad;
-  return Product(States(batch), model_->lm_head().weight, {}, options_.precision);
-}
-
-std::vector<TrainedTensor> BaseFit::Tensors() const {
-  std::vector<TrainedTensor> tensors;
-  const float* data = parameters_.values().data_ptr<float>();
-  for (const ParameterRow& row : parameters_.rows()) {
-    tensors.push_back({.name = row.name, .repeats = {}, .shape = row.shape, .data = data});
-    data += row.num_elements();
-  }
-  return tensors;
+  return Product(FinalState(batch), model_->lm_head().weight, {}, options_.precision);
 }
 
 }  // namespace hydrant::train

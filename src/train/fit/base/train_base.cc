@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/fit/base/train_base.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -10,13 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/free_memory.h"
 #include "base/json.h"
 #include "base/thread_pool.h"
 #include "hydrant/error.h"
 #include "parallel/cores.h"
 #include "train/base_tokenizer.h"
-#include "train/fit/base/base_fit.h"
+#include "train/fit/base/held_out.h"
 #include "train/fit/batch_text.h"
 #include "train/fit/ranks.h"
 #include "train/fit/run_loop.h"
@@ -29,20 +27,6 @@ namespace {
 using base::Json;
 
 constexpr const char* kName = "base";
-
-// Values, gradients, both moments, and what decays.
-constexpr uint64_t kBytesPerParameter = 5 * sizeof(float);
-
-void CheckMemory(const model::ModelConfig& config) {
-  int64_t parameters = 0;
-  for (const ParameterRow& row : LlamaModel::Rows(config)) parameters += row.num_elements();
-  const base::FreeMemory free = base::FreeNow();
-  const uint64_t bytes = static_cast<uint64_t>(parameters) * kBytesPerParameter;
-  if (bytes <= free.own) return;
-  throw UserError("a model of " + std::to_string(parameters) + " parameters takes " + base::MemoryText(bytes) +
-                      " to train (20 bytes each), and " + base::FreeText(free),
-                  "choose smaller sizes");
-}
 
 // Rank 0's files, for all.
 TokenizerFiles Shared(parallel::Communicator& ranks, TokenizerFiles files) {
@@ -117,21 +101,14 @@ class Run : public Trainee {
   }
 
   void Evaluate(int64_t steps) override {
-    double loss = 0, labels = 0;
-    const auto rows = static_cast<size_t>(options_.rows);
-    for (size_t first = 0; first < data_.held_out.size(); first += rows) {
-      loop_.Stage("measuring", static_cast<double>(first) / static_cast<double>(data_.held_out.size()));
-      const size_t count = std::min(rows, data_.held_out.size() - first);
-      const BaseFigures figures = fit_->Evaluate(HeldOut(std::span(data_.held_out).subspan(first, count)));
-      loss += figures.loss * figures.labels;
-      labels += figures.labels;
-    }
-    if (labels == 0) return;
-    report_.held_out_loss = loss / labels;
-    report_.perplexity = std::exp(report_.held_out_loss);
+    const BaseFigures found =
+        MeasureHeldOut(*fit_, data_, options_.rows, [this](double share) { loop_.Stage("measuring", share); });
+    if (found.labels == 0) return;
+    report_.held_out_loss = found.loss;
+    report_.perplexity = std::exp(found.loss);
     loop_.LogMeasured(
         steps, kName,
-        {{"held_out_loss", report_.held_out_loss}, {"perplexity", report_.perplexity}, {"tokens", labels}});
+        {{"held_out_loss", report_.held_out_loss}, {"perplexity", report_.perplexity}, {"tokens", found.labels}});
   }
 
  private:
@@ -150,7 +127,7 @@ class Run : public Trainee {
     Json config = ConfigOf(options.shape);
     const model::ModelConfig sizes = SizesOf(config, options.shape);
     if (options.row_tokens != 0) CheckPositions(sizes, options.row_tokens);
-    CheckMemory(sizes);
+    CheckTrainingMemory(sizes);
     return config;
   }
 
@@ -198,17 +175,6 @@ class Run : public Trainee {
   BatchTensors TensorsOf(const Batch& batch) const {
     const BatchText text = TextOf(data_, batch);
     return MakeBatchTensors(text.segments, text.rows, {});
-  }
-
-  // Each in a row of its own.
-  BatchTensors HeldOut(std::span<const Segment> segments) const {
-    std::vector<SegmentTokens> texts;
-    for (const Segment& segment : segments) {
-      const auto begin = static_cast<size_t>(segment.begin), count = static_cast<size_t>(segment.count);
-      texts.push_back(
-          {std::span(data_.data.tokens).subspan(begin, count), std::span(data_.data.learned).subspan(begin, count)});
-    }
-    return MakeBatchTensors(texts, std::vector<int32_t>(texts.size(), 1), {});
   }
 
   std::string HeldOutWords() const {

@@ -12,31 +12,20 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "checkpoint/tensor_source.h"
 #include "hydrant/engine.h"
 #include "hydrant/error.h"
 #include "parallel/communicator.h"
+#include "tests/kept_run.h"
 #include "tests/test_data.h"
 #include "tests/tiny_base.h"
 
 namespace hydrant::train::train_base_test {
 namespace {
 
+using test::Distance;
+using test::Kept;
 using testing::AllOf;
 using testing::HasSubstr;
-
-std::vector<float> Kept(const std::string& out, const std::string& name) {
-  const auto source = checkpoint::OpenTensorFile(out + "/training/checkpoint.safetensors");
-  const TensorView& view = source->Find(name)->view;
-  const auto* numbers = reinterpret_cast<const float*>(view.data);
-  return {numbers, numbers + view.shape[0]};
-}
-
-double Distance(const std::vector<float>& a, const std::vector<float>& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += std::pow(static_cast<double>(a[i]) - b[i], 2);
-  return std::sqrt(sum);
-}
 
 class TrainBaseTest : public testing::Test {
  protected:
