@@ -8,12 +8,12 @@ namespace hydrant::cli {
 namespace {
 
 // Where the library's options are declared, or taken.
-constexpr std::array<std::string_view, 21> kOwners = {
-    "AcceptOptions", "BeamOptions",       "ChatMessage",     "ConvertOptions",    "EngineOptions",
-    "EvalLogits",    "GenerationRequest", "LookupOptions",   "PerplexityOptions", "RandomModel",
-    "RenderChat",    "RespellOptions",    "SamplingOptions", "StepOptions",       "StopOptions",
-    "Tokenize",      "TrainHeadsOptions",
-    "TrainMedusa2Options", "RunOptions",      "HeadShape",         "Recipe",
+constexpr std::array<std::string_view, 22> kOwners = {
+    "AcceptOptions",    "BeamOptions",         "ChatMessage",     "ConvertOptions",    "EngineOptions",
+    "EvalLogits",       "GenerationRequest",   "LookupOptions",   "PerplexityOptions", "RandomModel",
+    "RenderChat",       "RespellOptions",      "SamplingOptions", "StepOptions",       "StopOptions",
+    "Tokenize",         "TrainHeadsOptions",   "RunOptions",      "HeadShape",         "Recipe",
+    "TokenizerOptions", "TrainMedusa2Options",
 };
 
 struct Spelling {

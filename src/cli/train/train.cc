@@ -25,17 +25,19 @@ int InModule(const char* command, const std::vector<std::string>& args) {
 
 int Heads(const std::vector<std::string>& args) { return InModule("heads", args); }
 int Medusa2(const std::vector<std::string>& args) { return InModule("medusa2", args); }
+int Base(const std::vector<std::string>& args) { return InModule("base", args); }
 
-constexpr std::array<Command, 3> kCommands = {{
+constexpr std::array<Command, 4> kCommands = {{
     {"heads", "fit draft heads to a base model, from text", Heads},
     {"medusa2", "train a base model and draft heads together (Medusa-2)", Medusa2},
+    {"base", "make a small base model and its tokenizer, from text", Base},
     {"distill-data", "let the base model answer prompts, as text to learn from", DistillData},
 }};
 
 }  // namespace
 
 int Train(const std::vector<std::string>& args) {
-  return Dispatch("hydrant train", kCommands, args, "Fit draft heads to a base model.\n");
+  return Dispatch("hydrant train", kCommands, args, "Fit draft heads to a base model, or make one.\n");
 }
 
 }  // namespace hydrant::cli

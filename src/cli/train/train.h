@@ -14,5 +14,6 @@ int DistillData(const std::vector<std::string>& args);
 // The commands of hydrant-train.so.
 int TrainHeads(const std::vector<std::string>& args);
 int TrainMedusa2(const std::vector<std::string>& args);
+int TrainBase(const std::vector<std::string>& args);
 
 }  // namespace hydrant::cli

@@ -13,9 +13,10 @@
 namespace hydrant::cli {
 namespace {
 
-constexpr std::array<Command, 2> kCommands = {{
+constexpr std::array<Command, 3> kCommands = {{
     {"heads", "fit draft heads to a base model, from text", TrainHeads},
     {"medusa2", "train a base model and draft heads together (Medusa-2)", TrainMedusa2},
+    {"base", "make a small base model and its tokenizer, from text", TrainBase},
 }};
 
 }  // namespace
@@ -26,8 +27,9 @@ extern "C" __attribute__((visibility("default"))) int HydrantTrainMain(int count
   hydrant::cli::InstallSignalHandlers();
   int code = hydrant::cli::kExitOk;
   try {
-    code = hydrant::cli::Dispatch("hydrant train", hydrant::cli::kCommands,
-                                  std::vector<std::string>(words, words + count), "Fit draft heads to a base model.\n");
+    code =
+        hydrant::cli::Dispatch("hydrant train", hydrant::cli::kCommands, std::vector<std::string>(words, words + count),
+                               "Fit draft heads to a base model, or make one.\n");
   } catch (...) {
     code = hydrant::cli::ReportException();
   }
