@@ -13,7 +13,7 @@ uint64_t MixBits(uint64_t x) {
 }
 
 uint64_t Random::Next() {
-  state_ += 0x9E3779B97F4A7C15;
+  state_ += kStep;
   return MixBits(state_);
 }
 

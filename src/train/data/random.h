@@ -15,6 +15,8 @@ uint64_t MixBits(uint64_t x);
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
+  // A generator whose seed is greater by n of these begins n numbers later.
+  static constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
 
   uint64_t Next();
   // One of [0, count), all equally likely: numbers of the last, incomplete round are drawn again. 0 < count.

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/fit/network.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "draft/heads/eagle_weights.h"
 #include "draft/heads/redrafter_weights.h"
 #include "hydrant/error.h"
+#include "train/data/random.h"
 #include "train/fit/eagle_network.h"
 #include "train/fit/redrafter_network.h"
 #include "train/fit/residual_heads.h"
@@ -17,6 +22,26 @@ namespace {
 at::Tensor FloatsOf(const TensorView& view) {
   const std::vector<float> floats = ToFloats(view);
   return at::from_blob(const_cast<float*>(floats.data()), view.shape, at::kFloat).clone();
+}
+
+// A factor for each number: 1 / kept for that share of them, 0 for the others. libtorch's bernoulli_ draws 64 bits for
+// each, one after the other; a hash of their place makes 32 for each, and any part of them alone.
+at::Tensor KeptFactors(at::IntArrayRef sizes, double kept, at::Generator& random) {
+  at::Tensor factors = at::empty(sizes);
+  auto* factor = factors.data_ptr<float>();
+  const int64_t count = factors.numel();
+  const uint64_t seed = at::check_generator<at::CPUGeneratorImpl>(random)->random64();
+  const auto limit = static_cast<uint64_t>(std::llround(std::ldexp(kept, 32)));
+  const auto value = static_cast<float>(1 / kept);
+  at::parallel_for(0, (count + 1) / 2, 1 << 14, [&](int64_t begin, int64_t end) {
+    Random draws(seed + static_cast<uint64_t>(begin) * Random::kStep);
+    for (int64_t pair = begin; pair < end; ++pair) {
+      const uint64_t bits = draws.Next();
+      factor[2 * pair] = (bits >> 32) < limit ? value : 0.0F;
+      if (2 * pair + 1 < count) factor[2 * pair + 1] = (bits & 0xFFFFFFFF) < limit ? value : 0.0F;
+    }
+  });
+  return factors;
 }
 
 // Tokens of the text that a position belongs to, [N] f32.
@@ -56,8 +81,7 @@ at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon
 
 at::Tensor Dropped(const at::Tensor& x, const PassOptions& options) {
   if (!options.is_training || options.dropout == 0) return x;
-  const double kept = 1 - options.dropout;
-  return x * at::empty_like(x).bernoulli_(kept, *options.random).div_(kept);
+  return x * KeptFactors(x.sizes(), 1 - options.dropout, *options.random);
 }
 
 at::Tensor WithNoise(const at::Tensor& hidden, const BatchTensors& batch, const PassOptions& options) {

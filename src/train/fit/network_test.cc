@@ -2,6 +2,7 @@
 #include "train/fit/network.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,6 +50,28 @@ TEST(Network, NeftunesNoiseIsThatOfTheRow) {
   at::Generator random = at::detail::createCPUGenerator(5);
   const PassOptions options{.noise_alpha = 75, .is_training = true, .random = &random};
   CheckUniform(WithNoise(batch.hidden.front(), batch, options), 75 / std::sqrt(68.0 * kWidth));
+}
+
+TEST(Network, DropoutKeepsItsShareOnAnyNumberOfThreads) {
+  const at::Tensor ones = at::ones({301, 333});  // an odd number of numbers, for several threads
+  const auto drop = [&](uint64_t seed) {
+    at::Generator random = at::detail::createCPUGenerator(seed);
+    return Dropped(ones, {.dropout = 0.2, .is_training = true, .random = &random});
+  };
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const at::Tensor alone = drop(3);
+  at::set_num_threads(3);
+  EXPECT_TRUE(alone.equal(drop(3)));
+  EXPECT_FALSE(alone.equal(drop(4)));
+  at::set_num_threads(threads);
+  // Five standard deviations of the share of 100,233 numbers; of every second one, more.
+  EXPECT_NEAR(alone.mean().item<double>(), 1, 5 * std::sqrt(0.25 / 100233));
+  EXPECT_NEAR(alone.view(-1).slice(0, 1, 100233, 2).mean().item<double>(), 1, 5 * std::sqrt(0.25 / 50116));
+  EXPECT_TRUE(at::logical_or(alone.eq(0), alone.eq(1.25)).all().item<bool>());
+  EXPECT_NEAR((alone.narrow(1, 0, 332) * alone.narrow(1, 1, 332)).mean().item<double>(), 1, 0.02) << "neighbours";
+  at::Generator random = at::detail::createCPUGenerator(3);
+  EXPECT_TRUE(Dropped(ones, {.dropout = 0.2, .random = &random}).equal(ones)) << "outside training";
 }
 
 }  // namespace
