@@ -109,6 +109,36 @@ TEST(TrainCommandsTest, PrunedLmHeadsDraftTheirTokensAlone) {
   }
 }
 
+// The base's folder is one for --model, and the heads' one for --draft.
+TEST(TrainCommandsTest, TrainsABaseAndItsHeads) {
+  HYDRANT_NEED_TRAINING();
+  const TempDir dir;
+  const std::string text = dir.Write("story.txt", Story(80)), out = dir.path() + "/both";
+  Words args = {"train",        "medusa2", "--base",       Model(), "--data",        text, "--out",   out,
+                "--tokens",     "256",     "--seq-len",    "32",    "--batch-size",  "4",  "--arch",  "hydra",
+                "--eval-texts", "2",       "--eval-every", "4",     "--eval-tokens", "8",  "--heads", "2"};
+  const Outcome trained = Hydrant(args);
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out, AllOf(HasSubstr("/both/base: base, loss"), HasSubstr("perplexity"),
+                                 HasSubstr("/both/hydra: heads, loss"), HasSubstr("tokens per step")));
+  const Json run = JsonOf(Hydrant({"run", "--model", out + "/base", "--draft", out + "/hydra", "--prompt", "Once upon",
+                                   "--max-tokens", "8", "--json"}));
+  EXPECT_EQ(run.at("drafter"), "hydra");
+  EXPECT_EQ(ReadBack(out + "/base/tokenizer_config.json"), ReadBack(std::string(Model()) + "/tokenizer_config.json"));
+  EXPECT_EQ(ReadBack(out + "/base/generation_config.json"), ReadBack(std::string(Model()) + "/generation_config.json"));
+  const auto refuses = [&](const Words& more, const char* said) {
+    Words with = args;
+    with.insert(with.end(), more.begin(), more.end());
+    const Outcome outcome = Hydrant(with);
+    EXPECT_EQ(outcome.code, 2) << said;
+    EXPECT_THAT(outcome.err, HasSubstr(said));
+  };
+  refuses({}, "--resume");
+  refuses({"--resume", "--heads-weight", "0.5"}, "'heads_weight'");
+  args[15] = "eagle3";
+  refuses({"--force"}, "medusa, hydra and hydra++");
+}
+
 // Where Python has PyTorch.
 TEST(TrainCommandsTest, PyTorchReadsTheFiles) {
   HYDRANT_NEED_TRAINING();
