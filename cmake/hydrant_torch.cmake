@@ -15,8 +15,10 @@ if(HYDRANT_TORCH_INCLUDE AND HYDRANT_TORCH_LIBRARY AND HYDRANT_TORCH_CPU_LIBRARY
   set(HYDRANT_HAS_TORCH TRUE)
   add_library(hydrant_libtorch INTERFACE)
   target_include_directories(hydrant_libtorch SYSTEM INTERFACE ${HYDRANT_TORCH_INCLUDE})
+  # at::parallel_for is code of its headers, and one thread without OpenMP.
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
   target_link_libraries(hydrant_libtorch INTERFACE
-    ${HYDRANT_TORCH_CPU_LIBRARY} ${HYDRANT_TORCH_LIBRARY} ${HYDRANT_C10_LIBRARY})
+    ${HYDRANT_TORCH_CPU_LIBRARY} ${HYDRANT_TORCH_LIBRARY} ${HYDRANT_C10_LIBRARY} OpenMP::OpenMP_CXX)
   message(STATUS "libtorch: ${HYDRANT_TORCH_CPU_LIBRARY}")
   # Debian's libtorch uses Debian's protobuf; see the next comment. Others have theirs inside.
   find_library(HYDRANT_PROTOBUF_LIBRARY protobuf)

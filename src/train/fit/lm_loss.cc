@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/fit/lm_loss.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <cmath>
 
-#include "base/check.h"
+#include "train/fit/loss_rows.h"
 
 namespace hydrant::train {
 namespace {
+
+constexpr int64_t kRowsAtOnce = 8;  // of logits, for a thread
 
 // Places of labels: learned tokens with `shift` tokens before them or more. Head 0 can predict those.
 at::Tensor LabelPlaces(const BatchTensors& batch, int64_t shift) {
@@ -121,24 +125,57 @@ class Loss {
     if (chunk.places.numel() == 0) return;
     const at::Tensor rows = chunk.places - shift;
     const at::Tensor x = states_[i].index_select(0, rows);
-    at::Tensor logits = Times(x, prepared_[i]);
-    if (lm_heads_[i].bias.defined()) logits.add_(lm_heads_[i].bias.detach());
-    const at::Tensor sums = at::logsumexp(logits, -1, /*keepdim=*/true);
-    AddSums(i, chunk, logits, sums);
-    if (options_.with_gradient) AddGradient(i, chunk, rows, x, logits.sub_(sums).exp_());
+    const at::Tensor narrow = x.to(prepared_[i].scalar_type());
+    const at::Tensor logits = at::matmul(narrow, prepared_[i].t());
+    result_.heads[i].count += static_cast<double>(chunk.places.numel());
+    if (options_.with_agreement) AddAgreement(i, chunk, logits);
+    AddLosses(i, chunk, logits);
+    if (options_.with_gradient) AddGradient(i, rows, narrow, logits);
   }
 
-  void AddSums(size_t i, const Chunk& chunk, const at::Tensor& logits, const at::Tensor& sums) {
+  // Turns the logits [C, V] into the gradient of the loss, where that is wanted.
+  void AddLosses(size_t i, const Chunk& chunk, const at::Tensor& logits) {
+    const int64_t count = logits.size(0), width = logits.size(1);
+    const Objective& objective = options_.objective;
+    const at::Tensor bias = lm_heads_[i].bias.defined() ? lm_heads_[i].bias.detach().contiguous() : at::Tensor();
+    const bool has_labels = !tokens_.defined() || objective.label_weight != 0;
+    const auto* labels = chunk.labels.data_ptr<int64_t>();
+    std::vector<RowLoss> losses(static_cast<size_t>(count));
+    at::parallel_for(0, count, kRowsAtOnce, [&](int64_t begin, int64_t end) {
+      std::vector<float> scratch(static_cast<size_t>(width));
+      for (int64_t row = begin; row < end; ++row) {
+        const RowTarget target{
+            .label = has_labels ? labels[row] : -1,
+            .teacher = chunk.teacher.defined() ? chunk.teacher.data_ptr<float>() + row * width : nullptr,
+            .label_weight = objective.label_weight,
+            .teacher_weight = objective.teacher_weight,
+            .scale = scales_[i]};
+        losses[static_cast<size_t>(row)] =
+            LossOfRowOf(logits, row, bias.defined() ? bias.data_ptr<float>() : nullptr, target, scratch.data());
+      }
+    });
+    for (const RowLoss& loss : losses) {
+      result_.heads[i].label_loss += loss.label;
+      result_.heads[i].teacher_loss += loss.teacher;
+    }
+  }
+
+  RowLoss LossOfRowOf(const at::Tensor& logits, int64_t row, const float* bias, const RowTarget& target,
+                      float* scratch) const {
+    const int64_t width = logits.size(1);
+    const auto length = static_cast<size_t>(width);
+    if (logits.scalar_type() == at::kFloat) {
+      return LossOfRow(std::span(logits.data_ptr<float>() + row * width, length), bias, target, options_.with_gradient,
+                       scratch);
+    }
+    auto* numbers = reinterpret_cast<uint16_t*>(logits.data_ptr<at::BFloat16>());
+    return LossOfRow(std::span(numbers + row * width, length), bias, target, options_.with_gradient, scratch);
+  }
+
+  void AddAgreement(size_t i, const Chunk& chunk, const at::Tensor& products) {
+    at::Tensor logits = products.to(at::kFloat);
+    if (lm_heads_[i].bias.defined()) logits = logits + lm_heads_[i].bias.detach();
     HeadSums& head = result_.heads[i];
-    head.count += static_cast<double>(chunk.places.numel());
-    if (!tokens_.defined() || options_.objective.label_weight != 0) {
-      head.label_loss += (sums - logits.gather(1, chunk.labels.unsqueeze(1))).sum().item<double>();
-    }
-    if (chunk.teacher.defined()) {
-      const at::Tensor expected = chunk.teacher.mul(logits).sum(-1, /*keepdim=*/true);
-      head.teacher_loss += (sums - expected).sum().item<double>();
-    }
-    if (!options_.with_agreement) return;
     const int64_t ranks = std::min<int64_t>(kTopRanks, logits.size(1));  // heads may draft fewer tokens
     const at::Tensor top = std::get<1>(logits.topk(ranks, -1));
     const at::Tensor is_label = top.eq(chunk.labels.unsqueeze(1)).to(at::kFloat).cumsum(1).sum(0);
@@ -150,24 +187,14 @@ class Loss {
     }
   }
 
-  // `slope`: the head's distribution, which becomes the gradient of the logits.
-  void AddGradient(size_t i, const Chunk& chunk, const at::Tensor& rows, const at::Tensor& x, const at::Tensor& slope) {
-    const Objective& objective = options_.objective;
-    const double total = objective.label_weight + objective.teacher_weight;
-    if (total != 1) slope.mul_(total);
-    if (chunk.teacher.defined() && objective.teacher_weight != 0) slope.sub_(chunk.teacher, objective.teacher_weight);
-    if (objective.label_weight != 0) {
-      const at::Tensor one = at::full({chunk.labels.numel(), 1}, -objective.label_weight);
-      slope.scatter_add_(1, chunk.labels.unsqueeze(1), one);
-    }
-    slope.mul_(scales_[i]);
-    const at::Tensor narrow = slope.to(prepared_[i].scalar_type());
-    result_.state_gradients[i].index_copy_(0, rows, at::matmul(narrow, prepared_[i]).to(at::kFloat));
+  // `slope` [C, V]: the gradient of the logits.
+  void AddGradient(size_t i, const at::Tensor& rows, const at::Tensor& x, const at::Tensor& slope) {
+    result_.state_gradients[i].index_copy_(0, rows, at::matmul(slope, prepared_[i]).to(at::kFloat));
     if (lm_heads_[i].weight.requires_grad()) {
-      lm_heads_[i].weight.mutable_grad().add_(at::matmul(narrow.t(), x.to(narrow.scalar_type())));
+      lm_heads_[i].weight.mutable_grad().add_(at::matmul(slope.t(), x));
     }
     if (lm_heads_[i].bias.defined() && lm_heads_[i].bias.requires_grad()) {
-      lm_heads_[i].bias.mutable_grad().add_(slope.sum(0));
+      lm_heads_[i].bias.mutable_grad().add_(at::sum(slope, {0}, /*keepdim=*/false, at::kFloat));
     }
   }
 

@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
+#include <omp.h>
 
 #include <bit>
 #include <span>
@@ -88,6 +89,7 @@ double SumGradients(parallel::Communicator& ranks, Parameters& parameters) {
 
 void SetLibraryThreads(const parallel::Communicator& ranks, int threads) {
   at::set_num_threads(threads);
+  omp_set_num_threads(threads);  // PyTorch's own packages bring an OpenMP of their own beside ours
   if (ranks.size() == 1) return;
   using Setter = void (*)(int);
   const auto set = reinterpret_cast<Setter>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"));
