@@ -6,17 +6,6 @@
 
 namespace hydrant::train {
 
-uint64_t MixBits(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return x ^ (x >> 31);
-}
-
-uint64_t Random::Next() {
-  state_ += kStep;
-  return MixBits(state_);
-}
-
 uint64_t Random::Below(uint64_t count) {
   const uint64_t incomplete = (0 - count) % count;  // 2^64 mod count
   uint64_t number = Next();

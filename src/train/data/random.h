@@ -9,7 +9,11 @@
 namespace hydrant::train {
 
 // The finalizer of SplitMix64 (Steele, Lea, Flood 2014): a permutation of the 64-bit numbers.
-uint64_t MixBits(uint64_t x);
+inline uint64_t MixBits(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
 
 // SplitMix64: the n-th number is MixBits of seed + n * 0x9E3779B97F4A7C15, n from 1.
 class Random {
@@ -18,7 +22,10 @@ class Random {
   // A generator whose seed is greater by n of these begins n numbers later.
   static constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
 
-  uint64_t Next();
+  uint64_t Next() {
+    state_ += kStep;
+    return MixBits(state_);
+  }
   // One of [0, count), all equally likely: numbers of the last, incomplete round are drawn again. 0 < count.
   uint64_t Below(uint64_t count);
 

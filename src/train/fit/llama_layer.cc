@@ -92,19 +92,19 @@ at::Tensor LlamaLayer::Run(const at::Tensor& residual, const at::Tensor& attende
   } else {
     past.first = std::move(keys);
   }
-  const at::Tensor x = residual + Through(o_, Mix(q, past, rows), precision);
+  const at::Tensor x = residual + Through(o_, Mix(q, past, rows, precision), precision);
   const at::Tensor normed = RmsNorm(x, post_norm_, config_.rms_norm_eps);
   const at::Tensor inner = at::silu(Through(gate_, normed, precision)) * Through(up_, normed, precision);
   return x + Through(down_, inner, precision);
 }
 
 // Softmax attention of q over the text and over the position's own later rows, [N, heads * Dh].
-at::Tensor LlamaLayer::Mix(const at::Tensor& q, const Past& past, const RowLayout& rows) const {
+at::Tensor LlamaLayer::Mix(const at::Tensor& q, const Past& past, const RowLayout& rows, Precision precision) const {
   const double scale = 1 / std::sqrt(static_cast<double>(config_.head_dim));
-  std::vector<at::Tensor> scores = {at::matmul(q, past.first.k.transpose(2, 3)) * scale + rows.mask};
+  std::vector<at::Tensor> scores = {MatrixProduct(q, past.first.k.transpose(2, 3), precision) * scale + rows.mask};
   for (const Keys& keys : past.own) scores.push_back((q * keys.k).sum(-1, /*keepdim=*/true) * scale);
   const at::Tensor weights = at::softmax(past.own.empty() ? scores.front() : at::cat(scores, 3), -1);
-  at::Tensor mixed = at::matmul(weights.narrow(3, 0, rows.length), past.first.v);
+  at::Tensor mixed = MatrixProduct(weights.narrow(3, 0, rows.length), past.first.v, precision);
   for (size_t i = 0; i < past.own.size(); ++i) {
     mixed = mixed + weights.narrow(3, rows.length + static_cast<int64_t>(i), 1) * past.own[i].v;
   }

@@ -46,7 +46,7 @@ class LlamaLayer {
   at::Tensor Run(const at::Tensor& x, const BatchTensors& batch, Precision precision) const;
 
  private:
-  at::Tensor Mix(const at::Tensor& q, const Past& past, const RowLayout& rows) const;
+  at::Tensor Mix(const at::Tensor& q, const Past& past, const RowLayout& rows, Precision precision) const;
 
   model::ModelConfig config_;
   at::Tensor input_norm_, post_norm_, q_norm_, k_norm_;

@@ -65,13 +65,13 @@ BaseTensors TakeBaseTensors(const model::ModelWeights& weights) {
 }
 
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Precision precision) {
-  at::Tensor out;
-  if (precision == Precision::kBF16) {
-    out = at::matmul(x.to(at::kBFloat16), weight.to(at::kBFloat16).t()).to(at::kFloat);
-  } else {
-    out = at::matmul(x, weight.t());
-  }
+  const at::Tensor out = MatrixProduct(x, weight.t(), precision);
   return bias.defined() ? out + bias : out;
+}
+
+at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b, Precision precision) {
+  if (precision == Precision::kF32) return at::matmul(a, b);
+  return at::matmul(a.to(at::kBFloat16), b.to(at::kBFloat16)).to(at::kFloat);
 }
 
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {

@@ -40,6 +40,8 @@ struct PassOptions {
 
 // x [.., I] times weight [O, I] transposed, plus a bias where it is defined.
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Precision precision);
+// a times b, as at::matmul takes them.
+at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b, Precision precision);
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 // Zeroes a share of x and scales the rest, where it is training.
 at::Tensor Dropped(const at::Tensor& x, const PassOptions& options);
