@@ -16,27 +16,32 @@ namespace hydrant::train {
 
 using base::Json;
 
-RunLoop::RunLoop(const RunOptions& options)
+RunLoop::RunLoop(const RunOptions& options, const std::vector<std::string>& made, const std::string& base_folder)
     : options_(options),
       alone_(parallel::MakeSingle()),
       ranks_(options.ranks != nullptr ? *options.ranks : *alone_),
       is_first_(ranks_.rank() == 0),
       record_(options.out + "/training") {
-  if (is_first_) PrepareFolder();
+  if (is_first_) PrepareFolder(made, base_folder);
 }
 
 // A run that is there is gone on with or begun anew only where the user says so.
-void RunLoop::PrepareFolder() {
+void RunLoop::PrepareFolder(const std::vector<std::string>& made, const std::string& base_folder) {
   if (options_.out.empty()) throw UserError("RunOptions::out is empty, expected a folder");
   const bool is_there = base::IsThere(CheckpointFile());
   if (options_.resume && !is_there) {
     throw FileError(options_.out, "holds no run to go on with: " + CheckpointFile() + " is missing");
   }
-  if (!options_.resume && !options_.replace && (is_there || base::IsThere(options_.out + "/config.json"))) {
-    throw FileError(options_.out, "holds a run or a model already",
+  std::error_code error;
+  for (const std::string& folder : made) {
+    if (!base_folder.empty() && std::filesystem::equivalent(folder, base_folder, error)) {
+      throw FileError(folder, "is the base model, which the run would write over", "choose another RunOptions::out");
+    }
+    const bool is_used = is_there || base::IsThere(folder + "/config.json");
+    if (!is_used || options_.resume || options_.replace) continue;
+    throw FileError(is_there ? options_.out : folder, "holds a run or a model already",
                     "go on with it by RunOptions::resume, or begin anew by RunOptions::replace");
   }
-  std::error_code error;
   std::filesystem::create_directories(record_, error);
   if (error) throw FileError(record_, "cannot be made: " + error.message());
   lock_ = std::make_unique<RunLock>(record_);

@@ -39,9 +39,10 @@ class Trainee {
 
 class RunLoop {
  public:
-  // Makes the folder and takes its lock, on rank 0. `options` must outlive it. Throws UserError and FileError: no
-  // folder, a run or a model that is there and may not be replaced, no run to go on with.
-  explicit RunLoop(const RunOptions& options);
+  // Makes the folder and takes its lock, on rank 0. `options` must outlive it. `made`: the folders that the run will
+  // write; `base_folder`: a model that it reads, or empty. Throws UserError and FileError: no folder, a run or a model
+  // that is there and may not be replaced, a base that would be written over, no run to go on with.
+  RunLoop(const RunOptions& options, const std::vector<std::string>& made, const std::string& base_folder);
 
   const RunOptions& options() const { return options_; }
   parallel::Communicator& ranks() const { return ranks_; }
@@ -71,7 +72,7 @@ class RunLoop {
   void LogMeasured(int64_t steps, const std::string& name, const base::Json& figures);
 
  private:
-  void PrepareFolder();
+  void PrepareFolder(const std::vector<std::string>& made, const std::string& base_folder);
   RunDataOptions DataOptions() const;
   void Loop(Trainee& trainee, const RunData& data);
   bool StopIsWanted() const;

@@ -29,10 +29,22 @@ namespace {
 using base::Json;
 using Clock = std::chrono::steady_clock;
 
+// Of each kind of heads: one kind alone has the whole folder.
+std::vector<std::string> FoldersOf(const TrainHeadsOptions& options) {
+  if (options.heads.size() == 1) return {options.out};
+  std::vector<std::string> folders;
+  for (const HeadsToTrain& heads : options.heads) {
+    folders.push_back(options.out + "/" + FolderNameOf(heads.shape.arch));
+  }
+  return folders;
+}
+
 class Run : public Trainee {
  public:
   explicit Run(const TrainHeadsOptions& options)
-      : options_(options), loop_(options), precision_(PrecisionNamed(options.precision)) {}
+      : options_(options),
+        loop_(options, FoldersOf(options), options.engine.model),
+        precision_(PrecisionNamed(options.precision)) {}
 
   TrainHeadsReport Train() {
     LoadBase();
@@ -160,8 +172,7 @@ class Run : public Trainee {
             .states = {}};
     for (const int32_t layer : WantedLayers(info, config)) fit.states.push_back(WantedState(layer));
     fits_.push_back(std::move(fit));
-    const std::string folder = options_.out + "/" + FolderNameOf(heads.shape.arch);
-    report_.heads.push_back({heads.shape.arch, options_.heads.size() == 1 ? options_.out : folder});
+    report_.heads.push_back({heads.shape.arch, FoldersOf(options_)[report_.heads.size()]});
     return {{"shape", SettingsOf(heads.shape, info)}, {"recipe", SettingsOf(heads.recipe)}};
   }
 

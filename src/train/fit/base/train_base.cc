@@ -54,7 +54,7 @@ TokenizerFiles Shared(parallel::Communicator& ranks, TokenizerFiles files) {
 class Run : public Trainee {
  public:
   explicit Run(const TrainBaseOptions& options)
-      : options_(WithRows(options)), config_(CheckedConfig(options)), loop_(options_) {}
+      : options_(WithRows(options)), config_(CheckedConfig(options)), loop_(options_, {options_.out}, {}) {}
 
   TrainBaseReport Train() {
     parallel::TakeOwnCores(loop_.ranks(), options_.threads);

@@ -38,12 +38,19 @@ using base::Json;
 
 constexpr const char *kBase = "base", *kConfig = "/config.json", *kGeneration = "/generation_config.json";
 
+std::string BaseFolder(const TrainMedusa2Options& options) { return options.out + "/" + kBase; }
+std::string HeadsFolder(const TrainMedusa2Options& options) {
+  return options.out + "/" + FolderNameOf(options.shape.arch);
+}
+
 class Run : public Trainee {
  public:
   explicit Run(const TrainMedusa2Options& options)
-      : options_(options), loop_(options), precision_(PrecisionNamed(options.precision)) {
-    report_.base_folder = options.out + "/" + kBase;
-    report_.heads_folder = options.out + "/" + FolderNameOf(options.shape.arch);
+      : options_(options),
+        loop_(options, {BaseFolder(options), HeadsFolder(options)}, options.engine.model),
+        precision_(PrecisionNamed(options.precision)) {
+    report_.base_folder = BaseFolder(options);
+    report_.heads_folder = HeadsFolder(options);
   }
 
   TrainMedusa2Report Train() {

@@ -144,6 +144,19 @@ TEST_F(TrainMedusa2Test, TwoRanksMakeTheStepsOfOne) {
   EXPECT_LT(Distance(Kept(together.out, "base.values"), expected), 1e-3 * Distance(expected, before));
 }
 
+TEST_F(TrainMedusa2Test, WritesOverNoModel) {
+  TrainMedusa2Options options = Options("out");
+  const test::TempDir other;
+  std::filesystem::create_directories(other.path() + "/base");
+  const std::string config = other.Write("base/config.json", "{}");
+  options.out = other.path();
+  EXPECT_THROW(TrainMedusa2(options), FileError) << "another model";
+  options.engine.model = other.path() + "/base";
+  options.replace = true;
+  EXPECT_THROW(TrainMedusa2(options), FileError) << "its own base";
+  EXPECT_EQ(base::ReadTextFile(config), "{}");
+}
+
 TEST_F(TrainMedusa2Test, RefusesHeadsThatGoOnTokenByToken) {
   TrainMedusa2Options options = Options("out");
   options.shape.arch = "eagle";
