@@ -124,16 +124,14 @@ Recipe UsualRecipe(std::string_view arch) {
   return RecipeNamed(arch);
 }
 
-Recipe JointRecipe() {
-  Recipe recipe;
-  recipe.name = "medusa-2";
+OptimizerRecipe JointRecipe() {
+  OptimizerRecipe recipe;
   recipe.peak_rate = 5e-5;
   return recipe;
 }
 
-Recipe BaseRecipe() {
-  Recipe recipe;
-  recipe.name = "base";
+OptimizerRecipe BaseRecipe() {
+  OptimizerRecipe recipe;
   recipe.peak_rate = 2e-3;
   recipe.warmup_steps = 100;
   recipe.final_factor = 0.1;

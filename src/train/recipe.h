@@ -10,7 +10,18 @@
 
 namespace hydrant::train {
 
-struct Recipe {
+// How the optimizer goes: AdamW, a linear rise and half a cosine, clipping.
+struct OptimizerRecipe {
+  double peak_rate = 1e-3;
+  int64_t warmup_steps = 40;
+  double final_factor = 0;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0;
+  double clip = 1;  // largest norm of the gradient; 0: any
+  int32_t epochs = 1;
+};
+
+struct Recipe : OptimizerRecipe {
   std::string name;
   // What is minimised, per head: label_weight times the cross-entropy against the text's token, and teacher_weight
   // times that against the base's own distribution. Head i counts head_decay^i.
@@ -21,14 +32,6 @@ struct Recipe {
   double noise_alpha = 0;  // NEFTune on the hidden states
   double text_noise = 0;   // PassOptions::text_noise
   double dropout = 0;
-
-  double peak_rate = 1e-3;
-  int64_t warmup_steps = 40;
-  double final_factor = 0;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double weight_decay = 0;
-  double clip = 1;  // largest norm of the gradient; 0: any
-  int32_t epochs = 1;
 
   // Of heads that go on token by token (head_rows.h): passes that are trained, 1 at least. Of others it says nothing.
   int32_t num_passes = 0;
@@ -43,10 +46,10 @@ Recipe UsualRecipe(std::string_view arch);
 
 // How a base model is trained: the optimizer's numbers of Llama's paper (arXiv 2302.13971, section 2.3), with a peak
 // rate for models of a few million parameters.
-Recipe BaseRecipe();
+OptimizerRecipe BaseRecipe();
 
 // How a base and its heads are trained together: the optimizer's numbers of FasterDecoding/Medusa's second stage, with
 // a peak rate of the base for training all of its weights (that code trains low-rank ones).
-Recipe JointRecipe();
+OptimizerRecipe JointRecipe();
 
 }  // namespace hydrant::train

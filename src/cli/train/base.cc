@@ -75,7 +75,7 @@ void AddShapeFlags(FlagSet& flags, Wanted& wanted) {
   size("--positions", &shape.max_positions, "Tokens of the longest text (default 512)");
 }
 
-void AddRecipeFlags(FlagSet& flags, train::Recipe& recipe) {
+void AddRecipeFlags(FlagSet& flags, train::OptimizerRecipe& recipe) {
   const auto integer = [&flags](const char* flag, int64_t min, int64_t max, auto set, const std::string& help) {
     flags.Value(
         flag, "N", [=](const std::string& value) { set(ParseInteger(flag, value, min, max)); }, help);

@@ -23,9 +23,9 @@ struct Part {
 std::vector<Part> PartsOf(const std::vector<TrainedPart>& trained) {
   std::vector<Part> parts;
   for (const TrainedPart& part : trained) {
-    parts.push_back({part.name + ".values", part.parameters->values()});
-    parts.push_back({part.name + ".mean", part.optimizer->mean()});
-    parts.push_back({part.name + ".variance", part.optimizer->variance()});
+    parts.push_back({part.name + ".values", part.trained->parameters().values()});
+    parts.push_back({part.name + ".mean", part.trained->optimizer().mean()});
+    parts.push_back({part.name + ".variance", part.trained->optimizer().variance()});
   }
   return parts;
 }

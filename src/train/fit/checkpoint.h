@@ -8,16 +8,14 @@
 #include <vector>
 
 #include "base/json_fwd.h"
-#include "train/fit/adamw.h"
-#include "train/fit/parameters.h"
+#include "train/fit/trained_parameters.h"
 
 namespace hydrant::train {
 
-// Parameters that have an optimizer of their own: a kind of heads, or a base.
+// What a run trains, by the names that its checkpoints have.
 struct TrainedPart {
   std::string name;
-  Parameters* parameters = nullptr;
-  AdamW* optimizer = nullptr;
+  TrainedParameters* trained = nullptr;
 };
 
 // `settings`: what a run must have in common with the one that it goes on from.

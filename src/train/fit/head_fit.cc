@@ -10,7 +10,6 @@
 #include "draft/heads/redrafter_weights.h"
 #include "hydrant/error.h"
 #include "train/data/random.h"
-#include "train/fit/ranks.h"
 
 namespace hydrant::train {
 namespace {
@@ -41,23 +40,14 @@ void AddSums(const HeadSums& from, HeadSums& to) {
 HeadFit::HeadFit(FitOptions options, const model::ModelConfig& config, const BaseTensors& base)
     : options_(std::move(options)),
       base_(&base),
-      parameters_(RowsToTrain(options_.info, config, options_.shape)),
-      optimizer_({.beta1 = options_.recipe.beta1,
-                  .beta2 = options_.recipe.beta2,
-                  .epsilon = options_.recipe.epsilon,
-                  .weight_decay = options_.recipe.weight_decay},
-                 parameters_.size()),
-      schedule_({.peak = options_.recipe.peak_rate,
-                 .warmup_steps = options_.recipe.warmup_steps,
-                 .total_steps = options_.total_steps,
-                 .final_factor = options_.recipe.final_factor}) {
+      trained_(RowsToTrain(options_.info, config, options_.shape), options_.recipe, options_.total_steps) {
   if (options_.info.kind == &draft::kRedrafterKind && options_.recipe.reconstruction_weight != 0) {
     throw UserError(
         "Recipe::reconstruction_weight is for heads whose states are as wide as the base's, and those of "
         "redrafter are not");
   }
   at::Generator random = GeneratorFor(options_.seed, kForStart);
-  network_ = MakeNetwork(options_.info, options_.shape.draft_vocab, config, base, parameters_, random);
+  network_ = MakeNetwork(options_.info, options_.shape.draft_vocab, config, base, parameters(), random);
 }
 
 int32_t HeadFit::depth() const {
@@ -140,17 +130,11 @@ void HeadFit::SumOver(parallel::Communicator& ranks) {
   ranks.TreeSum(std::span(figures));
   size_t next = 0;
   each([&](double& sum) { sum = figures[next++]; });
-  norm_ = SumGradients(ranks, parameters_);
+  trained_.SumOver(ranks);
 }
 
 StepFigures HeadFit::Step(int64_t step, std::optional<double> rate) {
-  StepFigures figures{.loss = sums_.loss,
-                      .rate = rate ? *rate : schedule_.At(step),
-                      .gradient_norm = norm_ ? *norm_ : GradientNorm(parameters_),
-                      .heads = std::move(sums_.heads)};
-  ClipGradients(parameters_, figures.gradient_norm, options_.recipe.clip);
-  norm_.reset();
-  optimizer_.Step(parameters_, figures.rate, step + 1);
+  StepFigures figures{trained_.Step(step, rate), sums_.loss, std::move(sums_.heads)};
   sums_ = {};
   return figures;
 }

@@ -13,12 +13,10 @@
 #include "draft/heads/head_tensors.h"
 #include "model/model_config.h"
 #include "parallel/communicator.h"
-#include "train/fit/adamw.h"
 #include "train/fit/lm_loss.h"
 #include "train/fit/network.h"
-#include "train/fit/parameters.h"
+#include "train/fit/trained_parameters.h"
 #include "train/recipe.h"
-#include "train/schedule.h"
 #include "train/write_heads.h"
 
 namespace hydrant::train {
@@ -33,10 +31,8 @@ struct FitOptions {
   int rank = 0;  // each draws dropout and noise of its own
 };
 
-struct StepFigures {
+struct StepFigures : OptimizerFigures {
   double loss = 0;
-  double rate = 0;           // of learning
-  double gradient_norm = 0;  // before clipping
   std::vector<HeadSums> heads;
 };
 
@@ -58,12 +54,12 @@ class HeadFit {
   at::Tensor Logits(const BatchTensors& batch, int32_t head) const;
 
   const FitOptions& options() const { return options_; }
-  Parameters& parameters() { return parameters_; }
-  AdamW& optimizer() { return optimizer_; }
+  TrainedParameters& trained() { return trained_; }
+  Parameters& parameters() { return trained_.parameters(); }
   // Tokens that it learns to predict at a position.
   int32_t depth() const;
   // Views of the parameters as they are now.
-  std::vector<TrainedTensor> Tensors() const { return parameters_.Tensors(); }
+  std::vector<TrainedTensor> Tensors() const { return trained_.parameters().Tensors(); }
 
  private:
   std::vector<LmHead> LmHeads() const;
@@ -73,12 +69,9 @@ class HeadFit {
 
   FitOptions options_;
   const BaseTensors* base_;
-  Parameters parameters_;
+  TrainedParameters trained_;
   std::unique_ptr<Network> network_;
-  AdamW optimizer_;
-  Schedule schedule_;
-  LossResult sums_;             // since the last step
-  std::optional<double> norm_;  // of the gradient, where ranks have agreed on it
+  LossResult sums_;  // since the last step
 };
 
 }  // namespace hydrant::train

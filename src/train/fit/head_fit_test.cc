@@ -238,9 +238,7 @@ TEST(HeadFit, HeadsOfFewTokensAreMeasured) {
   EXPECT_EQ(sums.in_label.back(), sums.count);
 }
 
-TrainedPart PartOf(const std::string& name, HeadFit& fit) {
-  return {.name = name, .parameters = &fit.parameters(), .optimizer = &fit.optimizer()};
-}
+TrainedPart PartOf(const std::string& name, HeadFit& fit) { return {.name = name, .trained = &fit.trained()}; }
 
 TEST(HeadFit, GoesOnFromACheckpointBitForBit) {
   Base base;
@@ -267,7 +265,7 @@ TEST(HeadFit, GoesOnFromACheckpointBitForBit) {
   EXPECT_EQ(ReadCheckpoint(file, {PartOf("hydra++", *second)}, base::Json{{"seed", 1}}), 3);
   steps(*second, 3, 6);
   EXPECT_TRUE(whole->parameters().values().equal(second->parameters().values()));
-  EXPECT_TRUE(whole->optimizer().variance().equal(second->optimizer().variance()));
+  EXPECT_TRUE(whole->trained().optimizer().variance().equal(second->trained().optimizer().variance()));
   EXPECT_THROW(ReadCheckpoint(file, {PartOf("hydra++", *second)}, base::Json{{"seed", 2}}), FileError);
   EXPECT_THROW(ReadCheckpoint(file, {PartOf("hydra", *second)}, base::Json{{"seed", 1}}), FileError);
 }

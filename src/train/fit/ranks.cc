@@ -52,7 +52,8 @@ void TakeStart(parallel::Communicator& ranks, const std::vector<TrainedPart>& pa
   if (ranks.size() == 1) return;
   ranks.Broadcast(parallel::BytesOf(std::span(&step, 1)), 0);
   for (const TrainedPart& part : parts) {
-    for (at::Tensor* tensor : {&part.parameters->values(), &part.optimizer->mean(), &part.optimizer->variance()}) {
+    AdamW& optimizer = part.trained->optimizer();
+    for (at::Tensor* tensor : {&part.trained->parameters().values(), &optimizer.mean(), &optimizer.variance()}) {
       ranks.Broadcast(parallel::BytesOf(NumbersOf(*tensor)), 0);
     }
   }
@@ -61,7 +62,7 @@ void TakeStart(parallel::Communicator& ranks, const std::vector<TrainedPart>& pa
 void CheckSameParameters(parallel::Communicator& ranks, const std::vector<TrainedPart>& parts) {
   if (ranks.size() == 1) return;
   for (const TrainedPart& part : parts) {
-    const uint64_t own = HashOf(NumbersOf(part.parameters->values()));
+    const uint64_t own = HashOf(NumbersOf(part.trained->parameters().values()));
     std::vector<uint64_t> all(static_cast<size_t>(ranks.size()));
     ranks.AllGather(std::as_bytes(std::span(&own, 1)), parallel::BytesOf(std::span(all)));
     for (size_t r = 1; r < all.size(); ++r) {

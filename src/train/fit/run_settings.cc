@@ -32,22 +32,26 @@ Json SettingsOf(const RunOptions& options, const RunData& run, Precision precisi
           {"precision", precision == Precision::kBF16 ? "bf16" : "f32"}};
 }
 
+Json SettingsOf(const OptimizerRecipe& recipe) {
+  return {{"peak_rate", recipe.peak_rate},
+          {"warmup_steps", recipe.warmup_steps},
+          {"final_factor", recipe.final_factor},
+          {"betas", {recipe.beta1, recipe.beta2}},
+          {"epsilon", recipe.epsilon},
+          {"weight_decay", recipe.weight_decay},
+          {"clip", recipe.clip},
+          {"epochs", recipe.epochs}};
+}
+
 Json SettingsOf(const Recipe& recipe) {
-  Json settings = {{"label_weight", recipe.label_weight},
-                   {"teacher_weight", recipe.teacher_weight},
-                   {"head_decay", recipe.head_decay},
-                   {"reconstruction_weight", recipe.reconstruction_weight},
-                   {"noise_alpha", recipe.noise_alpha},
-                   {"dropout", recipe.dropout},
-                   {"peak_rate", recipe.peak_rate},
-                   {"warmup_steps", recipe.warmup_steps},
-                   {"final_factor", recipe.final_factor},
-                   {"betas", {recipe.beta1, recipe.beta2}},
-                   {"epsilon", recipe.epsilon},
-                   {"weight_decay", recipe.weight_decay},
-                   {"clip", recipe.clip},
-                   {"epochs", recipe.epochs},
-                   {"num_passes", recipe.num_passes}};
+  Json settings = SettingsOf(static_cast<const OptimizerRecipe&>(recipe));
+  settings.update(Json{{"label_weight", recipe.label_weight},
+                       {"teacher_weight", recipe.teacher_weight},
+                       {"head_decay", recipe.head_decay},
+                       {"reconstruction_weight", recipe.reconstruction_weight},
+                       {"noise_alpha", recipe.noise_alpha},
+                       {"dropout", recipe.dropout},
+                       {"num_passes", recipe.num_passes}});
   // Checkpoints of runs without it do not say it.
   if (recipe.text_noise != 0) settings["text_noise"] = recipe.text_noise;
   return settings;

@@ -20,6 +20,7 @@ Precision PrecisionNamed(const std::string& name);
 std::string FolderNameOf(std::string arch);
 
 base::Json SettingsOf(const RunOptions& options, const RunData& run, Precision precision);
+base::Json SettingsOf(const OptimizerRecipe& recipe);
 base::Json SettingsOf(const Recipe& recipe);
 base::Json SettingsOf(const HeadShape& shape, const draft::HeadsInfo& info);
 

@@ -52,7 +52,7 @@ class Run : public Trainee {
     MakeFits();
     MakeStates();
     std::vector<TrainedPart> parts;
-    for (Fit& fit : fits_) parts.push_back({fit.arch, &fit.heads->parameters(), &fit.heads->optimizer()});
+    for (Fit& fit : fits_) parts.push_back({fit.arch, &fit.heads->trained()});
     static_cast<RunReport&>(report_) = loop_.Run(*this, run_, std::move(parts), all_steps_);
     return std::move(report_);
   }

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "model/decoder.h"
-#include "train/fit/ranks.h"
 
 namespace hydrant::train {
 namespace {
@@ -18,19 +17,9 @@ constexpr std::array<int32_t, 1> kFinalState = {model::kAfterFinalNorm};
 }  // namespace
 
 BaseFit::BaseFit(const BaseFitOptions& options)
-    : options_(options),
-      parameters_(LlamaModel::Rows(options.config)),
-      optimizer_({.beta1 = options.recipe.beta1,
-                  .beta2 = options.recipe.beta2,
-                  .epsilon = options.recipe.epsilon,
-                  .weight_decay = options.recipe.weight_decay},
-                 parameters_.size()),
-      schedule_({.peak = options.recipe.peak_rate,
-                 .warmup_steps = options.recipe.warmup_steps,
-                 .total_steps = options.total_steps,
-                 .final_factor = options.recipe.final_factor}) {
+    : options_(options), trained_(LlamaModel::Rows(options.config), options.recipe, options.total_steps) {
   at::Generator random = at::detail::createCPUGenerator(options.seed);
-  model_ = std::make_unique<LlamaModel>(options.config, parameters_, random);
+  model_ = std::make_unique<LlamaModel>(options.config, parameters(), random);
 }
 
 void BaseFit::Take(const model::ModelWeights& weights) {
@@ -77,17 +66,11 @@ void BaseFit::SumOver(parallel::Communicator& ranks) {
   ranks.TreeSum(std::span<double>(figures));
   loss_ = figures[0];
   labels_ = figures[1];
-  norm_ = SumGradients(ranks, parameters_);
+  trained_.SumOver(ranks);
 }
 
 BaseFigures BaseFit::Step(int64_t step) {
-  const BaseFigures figures{.loss = labels_ > 0 ? loss_ / labels_ : 0,
-                            .labels = labels_,
-                            .rate = schedule_.At(step),
-                            .gradient_norm = norm_ ? *norm_ : GradientNorm(parameters_)};
-  ClipGradients(parameters_, figures.gradient_norm, options_.recipe.clip);
-  optimizer_.Step(parameters_, figures.rate, step + 1);
-  norm_.reset();
+  const BaseFigures figures{trained_.Step(step), labels_ > 0 ? loss_ / labels_ : 0, labels_};
   loss_ = labels_ = 0;
   return figures;
 }
@@ -98,7 +81,7 @@ BaseFigures BaseFit::Evaluate(const BatchTensors& batch) const {
       LmLoss({model_->lm_head()}, {FinalState(batch)}, batch, {}, {},
              {.precision = options_.precision, .with_gradient = false, .first_shift = kFirstShift});
   const HeadSums& sums = result.heads.front();
-  return {.loss = sums.count > 0 ? sums.label_loss / sums.count : 0, .labels = sums.count};
+  return {{}, sums.count > 0 ? sums.label_loss / sums.count : 0, sums.count};
 }
 
 at::Tensor BaseFit::Logits(const BatchTensors& batch) const {

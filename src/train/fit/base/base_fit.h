@@ -13,30 +13,26 @@
 
 #include "model/model_config.h"
 #include "parallel/communicator.h"
-#include "train/fit/adamw.h"
 #include "train/fit/llama_model.h"
 #include "train/fit/lm_loss.h"
-#include "train/fit/parameters.h"
+#include "train/fit/trained_parameters.h"
 #include "train/recipe.h"
-#include "train/schedule.h"
 #include "train/trained_tensor.h"
 
 namespace hydrant::train {
 
 struct BaseFitOptions {
   model::ModelConfig config;
-  Recipe recipe = BaseRecipe();
+  OptimizerRecipe recipe = BaseRecipe();
   uint64_t seed = 1;
   Precision precision = Precision::kF32;
   int64_t total_steps = 1;
 };
 
 // Means over what was counted; perplexity is exp of the loss.
-struct BaseFigures {
+struct BaseFigures : OptimizerFigures {
   double loss = 0;
   double labels = 0;
-  double rate = 0;           // of learning
-  double gradient_norm = 0;  // before clipping
 };
 
 // A model whose distribution is learned in place of the text's tokens, at a batch's positions.
@@ -78,20 +74,17 @@ class BaseFit {
 
   // What heads read: views that follow the parameters, without a gradient.
   BaseTensors tensors() const;
-  Parameters& parameters() { return parameters_; }
-  AdamW& optimizer() { return optimizer_; }
-  std::vector<TrainedTensor> Tensors() const { return parameters_.Tensors(); }
+  TrainedParameters& trained() { return trained_; }
+  Parameters& parameters() { return trained_.parameters(); }
+  std::vector<TrainedTensor> Tensors() const { return trained_.parameters().Tensors(); }
 
  private:
   at::Tensor FinalState(const BatchTensors& batch) const;
 
   BaseFitOptions options_;
-  Parameters parameters_;
+  TrainedParameters trained_;
   std::unique_ptr<LlamaModel> model_;
-  AdamW optimizer_;
-  Schedule schedule_;
   double loss_ = 0, labels_ = 0;  // since the last step
-  std::optional<double> norm_;    // of the gradient, where ranks have agreed on it
 };
 
 }  // namespace hydrant::train

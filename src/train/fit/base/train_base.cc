@@ -74,8 +74,7 @@ class Run : public Trainee {
     report_.num_parameters = fit_->parameters().size();
     loop_.Agree(Settings(precision));
     Describe(steps);
-    static_cast<RunReport&>(report_) =
-        loop_.Run(*this, data_, {{kName, &fit_->parameters(), &fit_->optimizer()}}, steps);
+    static_cast<RunReport&>(report_) = loop_.Run(*this, data_, {{kName, &fit_->trained()}}, steps);
     return report_;
   }
 

@@ -20,7 +20,7 @@ struct TrainBaseOptions : RunOptions {
   std::string tokenizer;
   // The content of tokenizer.model with so many tokens; train::TrainTokenizer, wherever that may run. On rank 0.
   std::function<std::string(int32_t vocab_size)> make_tokenizer;
-  Recipe recipe = BaseRecipe();
+  OptimizerRecipe recipe = BaseRecipe();
   int threads = 0;  // 0: as many as the process may use cores
 };
 

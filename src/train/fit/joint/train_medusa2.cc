@@ -58,10 +58,8 @@ class Run : public Trainee {
     run_ = loop_.ReadData(*loaded_);
     MakeFits();
     if (options_.eval_every > 0 && loop_.is_first()) report_.perplexity_before = Perplexity();
-    static_cast<RunReport&>(report_) = loop_.Run(*this, run_,
-                                                 {{kBase, &base_->parameters(), &base_->optimizer()},
-                                                  {options_.shape.arch, &heads_->parameters(), &heads_->optimizer()}},
-                                                 all_steps_);
+    static_cast<RunReport&>(report_) =
+        loop_.Run(*this, run_, {{kBase, &base_->trained()}, {options_.shape.arch, &heads_->trained()}}, all_steps_);
     return report_;
   }
 

@@ -21,7 +21,7 @@ struct TrainMedusa2Options : RunOptions {
   EngineOptions engine;                     // the base: EngineOptions::model
   HeadShape shape;                          // of medusa, hydra or hydra++
   Recipe heads;                             // of the heads alone
-  Recipe joint = JointRecipe();             // of both: epochs, and the base's optimizer
+  OptimizerRecipe joint = JointRecipe();    // of both: epochs, and the base's optimizer
   double heads_rate_factor = 4;             // while both learn, the heads' rate is so many times the base's
   std::optional<double> heads_weight = {};  // unset: 0.2, with self_distillation 0.01
   // The base learns to keep the distribution that it had, in place of the text's tokens: for text that it has written.
