@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "load/loaded_model.h"
 #include "load/same_tokens.h"
@@ -75,6 +76,31 @@ TEST(DraftModelTest, AModelDraftsItsOwnTextForItself) {
     const GenerationResult plain = engine.Generate(request);
     EXPECT_EQ(chain.token_ids, plain.token_ids);
     EXPECT_EQ(dynamic.token_ids, plain.token_ids);
+  }
+}
+
+// A shape that is wider than what is drafted has tokens that cannot be drafted, too.
+TEST(DraftModelTest, ShapesMayBeWiderThanTheDraftVocabulary) {
+  const TempDir dir;
+  EngineOptions options;
+  options.model = options.draft = GoldenBase();
+  options.load_tokenizer = false;
+  options.draft_vocab = dir.path() + "/few.json";
+  std::ofstream(options.draft_vocab) << "[261, 278, 373]";
+  Engine engine(options);
+  GenerationRequest request;
+  request.prompt_ids = {1, 382, 395, 261, 369, 478, 373, 278, 261};
+  request.stop = {.max_tokens = 40, .ignore_eos = true, .stop = {}};
+  request.use_drafter = false;
+  const GenerationResult plain = engine.Generate(request);
+  request.use_drafter = true;
+  for (const float min_probability : {0.0F, 0.01F}) {
+    request.draft_p_min = min_probability;
+    request.tree = "[[0,0],[1,0],[2],[3],[4],[5,0]]";
+    EXPECT_EQ(engine.Generate(request).token_ids, plain.token_ids);
+    request.tree = "dynamic";
+    request.dynamic = {.nodes = 12, .depth = 5, .width = 6};
+    EXPECT_EQ(engine.Generate(request).token_ids, plain.token_ids);
   }
 }
 

@@ -10,12 +10,8 @@
 
 namespace hydrant::draft {
 
-CandidateRanker::CandidateRanker(int64_t vocab_size, std::span<const int32_t> token_map)
-    : vocab_size_(vocab_size),
-      token_map_(token_map),
-      most_in_head_(token_map.empty()                   ? vocab_size
-                    : std::ranges::is_sorted(token_map) ? static_cast<int64_t>(token_map.size())
-                                                        : 0) {}
+CandidateRanker::CandidateRanker(int64_t vocab_size, int64_t outputs, std::span<const int32_t> token_map)
+    : vocab_size_(vocab_size), token_map_(token_map), most_in_head_(std::ranges::is_sorted(token_map) ? outputs : 0) {}
 
 void CandidateRanker::Start(bool rank_in_head) {
   rank_in_head_ = rank_in_head;
@@ -52,9 +48,9 @@ HeadOutput CandidateRanker::Output(int num_threads, int64_t rows, int64_t output
 
 std::span<const float> CandidateRanker::Logits(int64_t r) {
   const std::span<const float> row = std::as_const(logits_).row_span(r);
-  if (token_map_.empty()) return row;
+  if (token_map_.empty() && row.size() == static_cast<size_t>(vocab_size_)) return row;
   mapped_.assign(static_cast<size_t>(vocab_size_), -std::numeric_limits<float>::infinity());
-  for (size_t o = 0; o < row.size(); ++o) mapped_[static_cast<size_t>(token_map_[o])] = row[o];
+  for (size_t o = 0; o < row.size(); ++o) mapped_[token_map_.empty() ? o : static_cast<size_t>(token_map_[o])] = row[o];
   return mapped_;
 }
 

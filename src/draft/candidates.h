@@ -15,8 +15,8 @@ namespace hydrant::draft {
 
 class CandidateRanker {
  public:
-  // `token_map`: output o of the lm head is token token_map[o]; empty: o. Must outlive this.
-  CandidateRanker(int64_t vocab_size, std::span<const int32_t> token_map);
+  // Of lm heads with `outputs` outputs: output o is token token_map[o]; with an empty map, which must outlive this, o.
+  CandidateRanker(int64_t vocab_size, int64_t outputs, std::span<const int32_t> token_map);
 
   // The rows of one head's pass, in order. `position`: index in the reply of the token to draft.
   void Start(bool rank_in_head = true);
@@ -24,7 +24,7 @@ class CandidateRanker {
   // What a head with `outputs` outputs shall write for `rows` rows. Outside regions.
   HeadOutput Output(int num_threads, int64_t rows, int64_t outputs);
 
-  // After the pass. Logits by token; tokens that the map leaves out have -infinity.
+  // After the pass. Logits by token; tokens that have no output have -infinity.
   std::span<const float> Logits(int64_t r);
   // The k best of row r, best first. `path`: the tokens drafted below the root on the way to this row's node.
   std::span<const int32_t> Candidates(int64_t r, std::span<const int32_t> path);

@@ -67,7 +67,7 @@ class Hydra : public Drafter {
         queue_(queue),
         runner_(queue),
         workspaces_(queue->pool->num_threads()),
-        ranker_(base.config.vocab_size, weights_.token_map) {
+        ranker_(base.config.vocab_size, weights_.heads.front().rest.lm_head.outputs(), weights_.token_map) {
     if (weights_.prefix) prefix_ = std::make_unique<PrefixLayer>(std::move(*weights_.prefix), queue);
     for (Workspace& workspace : workspaces_.all()) workspace.inputs.resize(weights_.heads.size() + 1);
     for (const HydraHead& head : weights_.heads) {

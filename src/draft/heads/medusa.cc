@@ -30,7 +30,9 @@ class IndependentHeads : public Drafter {
         queue_(queue),
         runner_(queue) {
     for (const Head& head : heads_.heads) runner_.Uses(head);
-    for (size_t h = 0; h < heads_.heads.size(); ++h) rankers_.emplace_back(base.config.vocab_size, heads_.token_map);
+    for (const auto& head : heads_.heads) {
+      rankers_.emplace_back(base.config.vocab_size, head.lm_head.outputs(), heads_.token_map);
+    }
   }
 
   const char* name() const override { return heads_.info.name.c_str(); }

@@ -65,7 +65,7 @@ class LevelDrafter : public Drafter {
         queue_(queue),
         keeps_kv_(!model_->KvLayers().empty()),
         input_width_(static_cast<int64_t>(model_->WantedLayers().size()) * model_->input_width()),
-        ranker_(vocab_size, model_->token_map()) {
+        ranker_(vocab_size, model_->num_logits(), model_->token_map()) {
     HYDRANT_CHECK(keeps_kv_ || model_->reads_next_token());
   }
 
@@ -314,9 +314,11 @@ class LevelDrafter : public Drafter {
                              .token = Known(expansion.token),
                              .above_row = static_cast<int64_t>(begin) + std::max(0, expansion.parent)});
         if (job.input == nullptr) continue;
-        const auto most = static_cast<int32_t>(model_->num_logits());
+        // A shape has a token for each of its nodes, be it one that the network cannot draft.
+        const int64_t most = job.input->shape != nullptr ? vocab_size_ : model_->num_logits();
         ranker_.Add(*job.input, static_cast<int64_t>(job.input->output.size()) + depth,
-                    std::min(expansion.num_candidates, most), job.growth->WantsProbabilities());
+                    static_cast<int32_t>(std::min<int64_t>(expansion.num_candidates, most)),
+                    job.growth->WantsProbabilities());
       }
     }
     return static_cast<int64_t>(expanded_.size());
