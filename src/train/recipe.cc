@@ -2,6 +2,7 @@
 #include "train/recipe.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/nearest.h"
 #include "hydrant/error.h"
@@ -24,12 +25,20 @@ Recipe Hydra() {
   return recipe;
 }
 
-// The same for Hydra++: the base's distribution as the only target, ten epochs.
-Recipe HydraPlusPlus() {
-  Recipe recipe;
-  recipe.name = "hydra++";
+// The base's distribution as the only target, in place of the text.
+Recipe TaughtBy(Recipe recipe, std::string name) {
+  recipe.name = std::move(name);
   recipe.label_weight = 0;
   recipe.teacher_weight = 1;
+  return recipe;
+}
+
+Recipe MedusaTeacher() { return TaughtBy(Medusa(), "medusa-teacher"); }
+Recipe HydraTeacher() { return TaughtBy(Hydra(), "hydra-teacher"); }
+
+// The same for Hydra++: the base's distribution as the only target, ten epochs.
+Recipe HydraPlusPlus() {
+  Recipe recipe = TaughtBy(Hydra(), "hydra++");
   recipe.dropout = 0.2;
   recipe.weight_decay = 0.1;
   recipe.final_factor = 0.33;
@@ -91,9 +100,11 @@ struct Entry {
   std::string_view name;
   Recipe (*make)();
 };
-constexpr Entry kRecipes[] = {
-    {"medusa-1", Medusa},  {"hydra", Hydra},        {"hydra++", HydraPlusPlus}, {"hydra++-repo", HydraPlusPlusRepo},
-    {"eagle-1", EagleOne}, {"eagle-3", EagleThree}, {"redrafter", Redrafter}};
+constexpr Entry kRecipes[] = {{"medusa-1", Medusa},       {"medusa-teacher", MedusaTeacher},
+                              {"hydra", Hydra},           {"hydra-teacher", HydraTeacher},
+                              {"hydra++", HydraPlusPlus}, {"hydra++-repo", HydraPlusPlusRepo},
+                              {"eagle-1", EagleOne},      {"eagle-3", EagleThree},
+                              {"redrafter", Redrafter}};
 
 }  // namespace
 
@@ -118,7 +129,8 @@ Recipe RecipeNamed(std::string_view name) {
 }
 
 Recipe UsualRecipe(std::string_view arch) {
-  if (arch == "medusa") return Medusa();
+  if (arch == "medusa") return MedusaTeacher();
+  if (arch == "hydra") return HydraTeacher();
   if (arch == "eagle") return EagleOne();
   if (arch == "eagle3") return EagleThree();
   return RecipeNamed(arch);

@@ -37,11 +37,11 @@ struct Recipe : OptimizerRecipe {
   int32_t num_passes = 0;
 };
 
-// "medusa-1", "hydra", "hydra++", "hydra++-repo", "eagle-1", "eagle-3", "redrafter".
+// "medusa-1", "medusa-teacher", "hydra", "hydra-teacher", "hydra++", "hydra++-repo", "eagle-1", "eagle-3", "redrafter".
 std::vector<std::string_view> RecipeNames();
 // Throws UserError for an unknown name, with the nearest one.
 Recipe RecipeNamed(std::string_view name);
-// What an arch is trained by where nobody names a recipe.
+// What an arch is trained by where nobody names a recipe: the best that is known here (docs/benchmarks/training.md).
 Recipe UsualRecipe(std::string_view arch);
 
 // How a base model is trained: the optimizer's numbers of Llama's paper (arXiv 2302.13971, section 2.3), with a peak

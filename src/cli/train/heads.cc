@@ -84,9 +84,10 @@ void AddDataFlags(FlagSet& flags, Wanted& wanted) {
 void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
   Changes& changes = wanted.changes;
   flags.Group("How they are trained (default: --recipe)");
-  flags.Text(
-      "--recipe", "NAME", &wanted.recipe,
-      "medusa-1, hydra, hydra++ (paper), hydra++-repo, eagle-1, eagle-3 or redrafter; default: the one of each kind");
+  flags.Text("--recipe", "NAME", &wanted.recipe,
+             "medusa-1, medusa-teacher, hydra, hydra-teacher, hydra++ (paper), hydra++-repo, eagle-1, eagle-3 or "
+             "redrafter; default: "
+             "the one of each kind, of medusa and hydra the one with a teacher");
   flags.Value("--heads", "K", IntegerInto("--heads", 1, 64, &changes.heads), "Heads (default 4)");
   flags.Value("--layers", "L", IntegerInto("--layers", 1, 16, &changes.layers),
               "Blocks of a head, the input block included (default: 1, of hydra++ 4)");

@@ -84,6 +84,12 @@ TEST_F(TrainBaseTest, LearnsAPeriodicTextThatTheEngineThenWrites) {
   const std::string metrics = base::ReadTextFile(options.out + "/training/metrics.jsonl");
   EXPECT_THAT(metrics, AllOf(HasSubstr("\"loss\":"), HasSubstr("\"perplexity\":"), HasSubstr("\"learning_rate\":")));
   EXPECT_THAT(base::ReadTextFile(options.out + "/training/loss.svg"), HasSubstr("perplexity, held-out text"));
+  const size_t rate = metrics.rfind("\"learning_rate\":") + 16;
+  const Schedule schedule{.peak = options.recipe.peak_rate,
+                          .warmup_steps = options.recipe.warmup_steps,
+                          .total_steps = report.all_steps,
+                          .final_factor = options.recipe.final_factor};
+  EXPECT_NEAR(std::stod(metrics.substr(rate)), schedule.At(report.all_steps - 1), 1e-12) << "of the last step";
 
   EngineOptions engine_options;
   engine_options.model = options.out;
