@@ -21,6 +21,7 @@
 #include "cli/terminal/terminal.h"
 #include "hydrant/error.h"
 #include "parallel/mpi/make_communicator.h"
+#include "train/time_text.h"
 
 namespace hydrant::cli {
 namespace {
@@ -141,13 +142,6 @@ void RequireFlags(const FlagSet& flags, const std::string& command, std::initial
   }
 }
 
-std::string TimeText(double seconds) {
-  const int64_t whole = std::llround(seconds);
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{} min", (whole + 30) / 60);
-  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
-}
-
 std::string WithError(double value, double standard_error) {
   return fmt::format("{:.3f}{}", value, std::isfinite(standard_error) ? fmt::format(" +- {:.3f}", standard_error) : "");
 }
@@ -155,7 +149,7 @@ std::string WithError(double value, double standard_error) {
 void PrintSteps(const train::RunReport& report, const std::string& more) {
   if (report.tokens == 0) return Print(fmt::format("All {} steps were done already\n", report.all_steps));
   Print(fmt::format("{} of {} steps, {} tokens in {}{}, {:.0f} tokens/s\n", report.steps, report.all_steps,
-                    report.tokens, TimeText(report.seconds), more,
+                    report.tokens, train::TimeText(report.seconds), more,
                     static_cast<double>(report.tokens) / report.seconds));
 }
 
@@ -185,7 +179,7 @@ RunConsole::RunConsole(train::RunOptions& options, parallel::Communicator& ranks
     if (!now.text.empty()) words_ = now.text;
     const double share = static_cast<double>(now.step) / static_cast<double>(now.steps);
     progress_.Update(share, fmt::format("step {} of {}, {:.0f} tokens/s, {} left, {}", now.step, now.steps,
-                                        now.tokens_per_second, TimeText(now.seconds_left), words_));
+                                        now.tokens_per_second, train::TimeText(now.seconds_left), words_));
   };
 }
 

@@ -37,9 +37,6 @@ void AddHeadFileFlag(FlagSet& flags, train::HeadFile& file);
 // Throws UserError naming the first of them that is not given.
 void RequireFlags(const FlagSet& flags, const std::string& command, std::initializer_list<const char*> required);
 
-// "40 s", "3 min", "2 h 5 min".
-std::string TimeText(double seconds);
-
 // "3.104 +- 0.021"; without an error that is known the number alone.
 std::string WithError(double value, double standard_error);
 // Prints the last line of a report. `more`: behind the time.

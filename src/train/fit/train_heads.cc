@@ -22,6 +22,7 @@
 #include "train/fit/run_loop.h"
 #include "train/fit/run_settings.h"
 #include "train/state_source.h"
+#include "train/time_text.h"
 
 namespace hydrant::train {
 namespace {
@@ -189,7 +190,9 @@ class Run : public Trainee {
     if (!loop_.is_first()) loop_.ranks().Barrier();
     auto base = std::make_unique<BaseStates>(*loaded_, wanted_, options_.row_tokens);
     const int64_t hidden_size = loaded_->weights.config.hidden_size;
-    states_ = std::make_unique<StateSource>(std::move(base), OpenCache(hidden_size), hidden_size, wanted_.size());
+    std::unique_ptr<StateCache> cache = OpenCache(hidden_size);
+    if (cache != nullptr && loop_.is_first()) SayTimeOf(*base, *cache);
+    states_ = std::make_unique<StateSource>(std::move(base), std::move(cache), hidden_size, wanted_.size());
     if (loop_.is_first()) loop_.ranks().Barrier();
   }
 
@@ -208,6 +211,26 @@ class Run : public Trainee {
     loop_.Note("hidden states: " + base::MemoryText(bytes) + " in " + cache->path() + ", there are " +
                std::to_string(cache->num_kept()) + " of " + std::to_string(segments.size()) + " texts");
     return cache;
+  }
+
+  // How long the base will take for the states that are not there yet, by one text of those.
+  void SayTimeOf(BaseStates& base, const StateCache& cache) {
+    const std::vector<Segment>& segments = run_.order->segments();
+    const auto left = static_cast<int64_t>(segments.size()) - cache.num_kept();
+    if (left == 0) return;
+    const Segment& longest = *std::ranges::max_element(segments, {}, &Segment::count);
+    const std::span<const int32_t> text =
+        std::span(run_.data.tokens).subspan(static_cast<size_t>(longest.begin), static_cast<size_t>(longest.count));
+    const std::span<const int32_t> first = text.first(1);
+    base.Compute(std::span(&first, 1), matrices_);  // reads the weights
+    const Clock::time_point start = Clock::now();
+    base.Compute(std::span(&text, 1), matrices_);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    int64_t tokens = 0;
+    for (const Segment& segment : segments) tokens += segment.count;
+    const double share = static_cast<double>(left) / static_cast<double>(segments.size());
+    const double all = seconds * static_cast<double>(tokens) / static_cast<double>(text.size()) * share;
+    loop_.Note("the base will take about " + TimeText(all / loop_.ranks().size()) + " for the others");
   }
 
   // The batch's tokens and the base's states of them.

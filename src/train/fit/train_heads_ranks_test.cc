@@ -177,12 +177,15 @@ TEST_F(TrainingOnRanks, ShareHiddenStatesOnTheDisk) {
   TrainHeadsOptions options = Options("out");
   options.cache_most = ~uint64_t{0};
   for (HeadsToTrain& heads : options.heads) heads.recipe.epochs = 2;
-  Train(2, options);
-  options.replace = true;
   std::string noted;
-  Train(2, options, [&](TrainHeadsOptions& own, int) { own.note = [&](const std::string& text) { noted = text; }; });
+  const auto note = [&](TrainHeadsOptions& own, int) { own.note = [&](const std::string& text) { noted += text; }; };
+  Train(2, options, note);
+  EXPECT_THAT(noted, testing::HasSubstr("the base will take about 0 s"));
+  options.replace = true;
+  noted.clear();
+  Train(2, options, note);
   // All texts: those that rank 0 has computed and those of rank 1.
-  ASSERT_THAT(noted, testing::HasSubstr("there are "));
+  ASSERT_THAT(noted, AllOf(testing::HasSubstr("there are "), testing::Not(testing::HasSubstr("the base will"))));
   const std::string tail = noted.substr(noted.find("there are ") + 10);
   EXPECT_EQ(std::stoi(tail), std::stoi(tail.substr(tail.find("of ") + 3))) << noted;
 }
