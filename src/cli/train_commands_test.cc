@@ -237,6 +237,11 @@ TEST(TrainCommandsTest, BadInputIsExplained) {
         HasSubstr("no finite number"));
 }
 
+TEST(TrainCommandsTest, DistillDataNamesItsOwnDefaults) {
+  const std::string help = Hydrant({"train", "distill-data", "--help"}).out;
+  EXPECT_THAT(help, AllOf(HasSubstr("(default 512)"), HasSubstr("(default 0.3)"), Not(HasSubstr(") (default"))));
+}
+
 TEST(TrainCommandsTest, DistilledDataGoesOnAndIsTheSameWithHeads) {
   const TempDir dir;
   const std::string prompts = dir.Write("prompts.txt", "Tell me a story.\nCan I get a mocha?\nName three animals.\n");

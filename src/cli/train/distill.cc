@@ -81,7 +81,8 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
     flags.Value(
         flag, std::string(one.kind),
         [flag, &one, &run](const std::string& value) { one.set(flag, value, run.request); },
-        std::string(one.help) + " (default " + one.get(run.request) + ")");
+        // The help names the default of 'run'.
+        std::string(one.help.substr(0, one.help.find(" (default"))) + " (default " + one.get(run.request) + ")");
   };
   setting(MaxTokensSetting());
   for (const Setting& one : SamplingSettings()) setting(one);
