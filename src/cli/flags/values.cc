@@ -66,10 +66,13 @@ uint64_t ParseSeed(std::string_view flag, const std::string& text) {
 }
 
 uint64_t ParseBytes(std::string_view flag, const std::string& text) {
-  constexpr std::string_view kUnits = "KMGT";
-  std::string_view number = text;
-  if (number.ends_with("iB")) number.remove_suffix(2);
-  if (number.ends_with('B')) number.remove_suffix(1);
+  constexpr std::string_view kUnits = "kmgt";
+  std::string lower = text;
+  std::ranges::transform(lower, lower.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  std::string_view number = lower;
+  if (number.ends_with("ib")) number.remove_suffix(2);
+  if (number.ends_with('b')) number.remove_suffix(1);
   int shift = 0;
   if (!number.empty() && kUnits.find(number.back()) != std::string_view::npos) {
     shift = 10 * (static_cast<int>(kUnits.find(number.back())) + 1);

@@ -127,7 +127,10 @@ TEST(ValuesTest, BytesHaveUnits) {
   EXPECT_EQ(ParseBytes("--kv-memory", "8GiB"), uint64_t{8} << 30);
   EXPECT_EQ(ParseBytes("--kv-memory", "3KB"), 3072U);
   EXPECT_EQ(ParseBytes("--kv-memory", "1048576T"), uint64_t{1} << 60);
-  for (const char* bad : {"", "0", "-1", "G", "1.5G", "8 G", "8g", "8GG", "1048577T", "iB", "99999999999999999999"}) {
+  for (const char* same : {"16M", "16m", "16mb", "16MB", "16MiB", "16mib"}) {
+    EXPECT_EQ(ParseBytes("--kv-memory", same), uint64_t{16} << 20) << same;
+  }
+  for (const char* bad : {"", "0", "-1", "G", "1.5G", "8 G", "8GG", "1048577T", "iB", "99999999999999999999"}) {
     EXPECT_THROW(ParseBytes("--kv-memory", bad), UserError) << bad;
   }
 }
