@@ -20,15 +20,21 @@ constexpr const char* kForms =
     "a text, or an object with \"conversations\", \"messages\", \"instruction\" and \"output\", \"prompt\" and "
     "\"completion\", \"question\" and \"answer\", or \"text\"";
 
+bool EndsWithInAnyCase(std::string_view text, std::string_view end) {
+  const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + 32) : a) == b; };
+  return text.size() >= end.size() && std::ranges::equal(text.substr(text.size() - end.size()), end, same);
+}
+
 enum class Form : uint8_t { kText, kLines, kArray };
 
-// By the first two signs that are no blanks.
-Form FormOf(std::string_view text) {
+// By the first two signs that are no blanks. A story may begin with a quote, a file named for JSON does not.
+Form FormOf(std::string_view text, const std::string& name) {
   const char first = text.front();
   const std::string_view rest = Trimmed(text.substr(1));
   const char second = rest.empty() ? '\0' : rest.front();
   if (first == '[' && (second == '{' || second == '"' || second == ']')) return Form::kArray;
   if (first == '{' && (second == '"' || second == '}')) return Form::kLines;
+  if (first == '"' && IsNamedForJson(name)) return Form::kLines;
   return Form::kText;
 }
 
@@ -92,6 +98,11 @@ std::string_view RoleNamed(const std::string& name) {
 
 Example Without(LeftOut reason) { return {.text = {}, .messages = {}, .left_out = reason}; }
 
+bool HasEmptyReply(const std::vector<Message>& messages) {
+  return std::ranges::any_of(
+      messages, [](const Message& message) { return message.role == "assistant" && Trimmed(message.content).empty(); });
+}
+
 // Drops what no reply needs, and looks whether the roles alternate.
 Example InTurns(std::vector<Message> messages) {
   const size_t system = !messages.empty() && messages.front().role == "system" ? 1 : 0;
@@ -102,7 +113,8 @@ Example InTurns(std::vector<Message> messages) {
   }
   if (!messages.empty() && messages.back().role == "user") messages.pop_back();
   if (messages.size() < system + 2) return Without(LeftOut::kNoReply);
-  return {.text = {}, .messages = std::move(messages), .left_out = {}};
+  if (HasEmptyReply(messages)) return Without(LeftOut::kNoText);
+  return {.text = {}, .messages = std::move(messages)};
 }
 
 Example ReadMessages(const JsonView& list) {
@@ -120,15 +132,53 @@ Example ReadMessages(const JsonView& list) {
 }
 
 Example OneTurn(std::string question, std::string answer) {
-  return {.text = {},
-          .messages = {{.role = "user", .content = std::move(question)},
-                       {.role = "assistant", .content = std::move(answer)}},
-          .left_out = {}};
+  return InTurns(
+      {{.role = "user", .content = std::move(question)}, {.role = "assistant", .content = std::move(answer)}});
 }
 
 Example Text(std::string text) {
   if (Trimmed(text).empty()) return Without(LeftOut::kEmpty);
-  return {.text = std::move(text), .messages = {}, .left_out = {}};
+  return {.text = std::move(text), .messages = {}};
+}
+
+// An object's "prompt" may be a number beside a "text" (what distill-data writes), and Alpaca has a "text" of all.
+Example ReadObject(const JsonView& value) {
+  const auto text = [&](std::string_view key) { return value.At(key).String(); };
+  for (const std::string_view key : {"conversations", "messages"}) {
+    if (value.Has(key)) return ReadMessages(value.At(key));
+  }
+  const bool has_text = value.Has("text");
+  const auto is_pair = [&](std::string_view question, std::string_view answer) {
+    return value.Has(question) && (value.Has(answer) || !has_text);
+  };
+  if (is_pair("instruction", "output")) {
+    std::string question = text("instruction");
+    const std::string input = value.Has("input") ? text("input") : "";  // often empty
+    if (!input.empty()) question += "\n\n" + input;
+    return OneTurn(std::move(question), text("output"));
+  }
+  const char* completion = value.Has("response") ? "response" : "completion";
+  if (is_pair("prompt", completion)) return OneTurn(text("prompt"), text(completion));
+  if (is_pair("question", "answer")) return OneTurn(text("question"), text("answer"));
+  if (has_text) return Text(text("text"));
+  value.Fail(kForms);
+}
+
+// What ends a generation, as OpenAI's servers and ours name it.
+bool IsCut(const JsonView& value) {
+  if (!value.Has("finish_reason") || !value.At("finish_reason").is_string()) return false;
+  const std::string reason = value.At("finish_reason").String();
+  return reason == "length" || reason == "context";
+}
+
+// What would be read as if it were text.
+void RefuseOtherBytes(std::string_view content, const std::string& name) {
+  if (content.starts_with("\x1f\x8b")) {
+    throw FileError(name, "is packed by gzip, expected text or JSON", "unpack it with gunzip");
+  }
+  if (content.starts_with("\xff\xfe") || content.starts_with("\xfe\xff")) {
+    throw FileError(name, "is text in UTF-16, expected UTF-8", "convert it with iconv -f UTF-16 -t UTF-8");
+  }
 }
 
 }  // namespace
@@ -157,6 +207,7 @@ void SplitFile(std::string_view content, const std::string& name, const std::fun
                         std::to_string(kMostFileBytes >> 20) + " MB are read",
                     "split it into several files");
   }
+  RefuseOtherBytes(content, name);
   if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
   const std::string_view text = Trimmed(content);
   if (text.empty()) throw FileError(name, "is empty, expected text or JSON to train on");
@@ -164,11 +215,15 @@ void SplitFile(std::string_view content, const std::string& name, const std::fun
     CheckJsonSize(part, name);
     return on_part({.text = part.text, .line = part.line, .is_json = true});
   };
-  switch (FormOf(text)) {
+  switch (FormOf(text, name)) {
     case Form::kArray: return base::ForEachElement(content, name, on_json);
     case Form::kLines: return base::ForEachLine(content, on_json);
     case Form::kText: return TextSplitter(on_part).Split(content);
   }
+}
+
+bool IsNamedForJson(std::string_view name) {
+  return EndsWithInAnyCase(name, ".json") || EndsWithInAnyCase(name, ".jsonl");
 }
 
 std::string_view Words(LeftOut reason) {
@@ -185,21 +240,10 @@ std::string_view Words(LeftOut reason) {
 
 Example ReadExample(const JsonView& value) {
   if (value.is_string()) return Text(value.String());
-  const auto text = [&](std::string_view key) { return value.At(key).String(); };
-  for (const std::string_view key : {"conversations", "messages"}) {
-    if (value.is_object() && value.Has(key)) return ReadMessages(value.At(key));
-  }
   if (!value.is_object()) value.Fail(kForms);
-  if (value.Has("instruction")) {
-    std::string question = text("instruction");
-    const std::string input = value.Has("input") ? text("input") : "";  // often empty
-    if (!input.empty()) question += "\n\n" + input;
-    return OneTurn(std::move(question), text("output"));
-  }
-  if (value.Has("prompt")) return OneTurn(text("prompt"), text(value.Has("response") ? "response" : "completion"));
-  if (value.Has("question")) return OneTurn(text("question"), text("answer"));
-  if (value.Has("text")) return Text(text("text"));
-  value.Fail(kForms);
+  Example example = ReadObject(value);
+  example.is_cut = IsCut(value);
+  return example;
 }
 
 }  // namespace hydrant::train

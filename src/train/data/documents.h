@@ -36,8 +36,12 @@ struct FilePart {
 };
 
 // Splits a file by what is there: an array of JSON, objects of JSON on lines, else plain text with or without
-// kDocumentMark. "[Illustration]" begins no array. on_part returns false: that is enough. Throws FileError.
+// kDocumentMark. "[Illustration]" begins no array, and texts of JSON on lines are told from a story's quotes by the
+// file's name. on_part returns false: that is enough. Throws FileError, also for gzip and UTF-16.
 void SplitFile(std::string_view content, const std::string& name, const std::function<bool(const FilePart&)>& on_part);
+
+// Ends in .json or .jsonl, in letters of any case.
+bool IsNamedForJson(std::string_view name);
 
 // The first bytes of a longer text, at most `most`. What is left begins with a line break behind a letter or a space
 // between two, across which hardly a tokenizer has a token; else with any blank; else with a whole character.
@@ -53,7 +57,8 @@ std::string_view Words(LeftOut reason);
 struct Example {
   std::string text;
   std::vector<tokenizer::Message> messages;  // perhaps system, then user and assistant in turns, the assistant last
-  std::optional<LeftOut> left_out;
+  std::optional<LeftOut> left_out = {};
+  bool is_cut = false;  // the text or the last reply does not end there: its writer was stopped
 };
 
 //   "conversations": [{from, value}]    ShareGPT; a first reply without a question is dropped
@@ -61,7 +66,8 @@ struct Example {
 //   "instruction", "input", "output"    Alpaca: instruction and input with an empty line between are the question
 //   "prompt", "completion" or "response"
 //   "question", "answer"
-//   "text": TEXT, or the text itself
+//   "text": TEXT, or the text itself; a pair without its answer beside it is none
+// "finish_reason": "length" or "context" beside any of them says that it is cut.
 // Throws FileError for other values.
 Example ReadExample(const base::JsonView& value);
 

@@ -16,9 +16,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // "LINE TEXT" of each part, "LINE json TEXT" of one of JSON; "..." where a document goes on.
-std::vector<std::string> PartsOf(std::string_view content, size_t most = 1000) {
+std::vector<std::string> PartsOf(std::string_view content, size_t most = 1000, const std::string& name = "f") {
   std::vector<std::string> parts;
-  SplitFile(content, "f", [&](const FilePart& part) {
+  SplitFile(content, name, [&](const FilePart& part) {
     parts.push_back(std::to_string(part.line) + (part.is_json ? " json " : " ") + (part.begins ? "" : "...") +
                     std::string(part.text) + (part.ends ? "" : "..."));
     return parts.size() < most;
@@ -59,6 +59,15 @@ TEST(SplitFileTest, TheFormIsFoundByContent) {
   EXPECT_THAT(PartsOf("["), ElementsAre("1 ["));
 }
 
+// A story may begin with a quote.
+TEST(SplitFileTest, TextsOfJsonOnLinesAreToldByTheFilesName) {
+  const std::string lines = "\"a\\nb\"\n\n\"c\"\n";
+  EXPECT_THAT(PartsOf(lines, 9, "f.jsonl"), ElementsAre("1 json \"a\\nb\"", "3 json \"c\""));
+  EXPECT_THAT(PartsOf(lines, 9, "f.JSON"), ElementsAre("1 json \"a\\nb\"", "3 json \"c\""));
+  EXPECT_THAT(PartsOf(lines, 9, "f.txt"), ElementsAre("1 \"a\\nb\"\n\n\"c\""));
+  EXPECT_THAT(PartsOf("Once.\n", 9, "f.jsonl"), ElementsAre("1 Once."));
+}
+
 TEST(SplitFileTest, MarksSeparateTheDocumentsOfAText) {
   EXPECT_THAT(PartsOf("a\nb\n<|endoftext|>\nc<|endoftext|><|endoftext|>\n \n<|endoftext|> d \n"),
               ElementsAre("1 a\nb", "4 c", "6 d"));
@@ -91,9 +100,12 @@ TEST(SplitFileTest, LongDocumentsComeInPieces) {
   EXPECT_THAT(parts, ElementsAre("[", "", "", "]", "[]"));
 }
 
-TEST(SplitFileTest, EmptyFilesAndHugeValuesAreRefused) {
+TEST(SplitFileTest, EmptyFilesOtherBytesAndHugeValuesAreRefused) {
   ExpectRefused([] { PartsOf(""); }, "f: is empty, expected text or JSON");
   ExpectRefused([] { PartsOf("\xef\xbb\xbf \n"); }, "f: is empty");
+  ExpectRefused([] { PartsOf("\x1f\x8b\x08 and more"); }, "f: is packed by gzip, expected text or JSON");
+  ExpectRefused([] { PartsOf(std::string_view("\xff\xfe[\0", 4)); }, "f: is text in UTF-16, expected UTF-8");
+  ExpectRefused([] { PartsOf(std::string_view("\xfe\xff\0[", 4)); }, "f: is text in UTF-16, expected UTF-8");
   const std::string huge = "{\"text\": \"" + std::string(kMostJsonBytes, 'x') + "\"}";
   ExpectRefused([&] { PartsOf("{\"text\": \"a\"}\n" + huge); },
                 "f line 2: has a value of 16777228 bytes, at most 16777216");
@@ -133,6 +145,38 @@ TEST(ReadExampleTest, FormsOfTexts) {
   EXPECT_EQ(WordsOf(R"({"text": " a\n"})"), "\" a\n\"");
   EXPECT_EQ(WordsOf(R"("a")"), "\"a\"");
   EXPECT_EQ(WordsOf(R"({"text": " \n"})"), "without text");
+}
+
+// 'distill-data' says beside a text which prompt it continues.
+TEST(ReadExampleTest, ATextIsOneBesideHalfAPair) {
+  EXPECT_EQ(WordsOf(R"({"asked": "a", "id": "x", "prompt": 0, "text": "a b"})"), "\"a b\"");
+  EXPECT_EQ(WordsOf(R"({"instruction": "do", "text": "a"})"), "\"a\"");
+  EXPECT_EQ(WordsOf(R"({"question": "q", "text": "a"})"), "\"a\"");
+  EXPECT_EQ(WordsOf(R"({"prompt": "p", "completion": "c", "text": "pc"})"), "user:p assistant:c");
+  EXPECT_EQ(WordsOf(R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+                        "text": "t"})"),
+            "user:q assistant:a");
+}
+
+TEST(ReadExampleTest, FinishReasonSaysThatAReplyIsCut) {
+  const auto is_cut = [](const std::string& reason) {
+    const base::Json value = base::ParseJson(R"({"text": "a", "finish_reason": )" + reason + "}", "f");
+    return ReadExample(base::JsonView(value, "f")).is_cut;
+  };
+  EXPECT_TRUE(is_cut("\"length\""));
+  EXPECT_TRUE(is_cut("\"context\""));
+  for (const char* other : {"\"stop\"", "\"eos\"", "null", "1", "[]"}) EXPECT_FALSE(is_cut(other)) << other;
+}
+
+TEST(ReadExampleTest, EmptyRepliesAreLeftOut) {
+  const std::string none = "with a message without text";
+  EXPECT_EQ(WordsOf(R"({"prompt": "p", "completion": ""})"), none);
+  EXPECT_EQ(WordsOf(R"({"instruction": "do", "output": " \n"})"), none);
+  EXPECT_EQ(WordsOf(R"({"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": ""}]})"), none);
+  EXPECT_EQ(WordsOf(R"({"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": ""},
+                        {"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]})"),
+            none);
+  EXPECT_EQ(WordsOf(R"({"prompt": "", "completion": "c"})"), "user: assistant:c");
 }
 
 TEST(ReadExampleTest, AReplyWithoutAQuestionIsDropped) {

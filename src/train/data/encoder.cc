@@ -52,7 +52,7 @@ EncodedPart Encoder::EncodeJson(const FilePart& part, const std::string& where) 
     return ReadExample(base::JsonView(json, where));
   }();
   if (example.left_out) return Without(*example.left_out);
-  if (!example.messages.empty()) return EncodeMessages(example.messages, where);
+  if (!example.messages.empty()) return EncodeMessages(example, where);
   std::vector<int32_t> tokens;
   std::string_view text = example.text;
   for (bool begins = true; !text.empty(); begins = false) {
@@ -60,18 +60,20 @@ EncodedPart Encoder::EncodeJson(const FilePart& part, const std::string& where) 
     AddPiece(piece, begins, &tokens);
     text.remove_prefix(piece.size());
   }
-  return Finish(std::move(tokens), true);
+  return Finish(std::move(tokens), !example.is_cut);
 }
 
-EncodedPart Encoder::EncodeMessages(const std::vector<tokenizer::Message>& messages, const std::string& where) const {
+EncodedPart Encoder::EncodeMessages(const Example& example, const std::string& where) const {
   if (options_.template_name.empty()) FailWithoutTemplate(where);
+  const ChatFormat format = {.template_name = options_.template_name, .tokens = options_.template_tokens};
   std::optional<RenderedChat> chat;
   try {
-    chat = RenderChat({.template_name = options_.template_name, .tokens = options_.template_tokens}, messages);
+    chat = RenderChat(format, example.messages);
   } catch (const UserError&) {  // Mistral's takes no system message
     return Without(LeftOut::kRefused);
   }
   if (!chat || chat->text.size() > tokenizer::kMostTextBytes) return Without(LeftOut::kLong);
+  if (example.is_cut) CutLastReply(format, &*chat);
   EncodedPart encoded;
   encoded.tokens = tokenizer_.Encode(chat->text, {.parse_special = true, .add_bos = false});
   std::optional<std::vector<uint8_t>> learned = LearnedTokens(tokenizer_, *chat, encoded.tokens);

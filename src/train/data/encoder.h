@@ -31,7 +31,7 @@ class Encoder {
 
  private:
   EncodedPart EncodeJson(const FilePart& part, const std::string& where) const;
-  EncodedPart EncodeMessages(const std::vector<tokenizer::Message>& messages, const std::string& where) const;
+  EncodedPart EncodeMessages(const Example& example, const std::string& where) const;
   void AddPiece(std::string_view piece, bool begins, std::vector<int32_t>* tokens) const;
   EncodedPart Finish(std::vector<int32_t> tokens, bool ends) const;
 

@@ -141,6 +141,18 @@ std::optional<RenderedChat> RenderChat(const ChatFormat& format, std::span<const
   return Renderer(format, messages).Render();
 }
 
+void CutLastReply(const ChatFormat& format, RenderedChat* chat) {
+  if (chat->replies.empty()) return;
+  ByteSpan& reply = chat->replies.back();
+  std::string_view text = std::string_view(chat->text).substr(0, reply.end);
+  const std::string end = tokenizer::EndOfReply(format.template_name, format.tokens);
+  if (text.ends_with(end)) text.remove_suffix(end.size());
+  // Llama-2's template puts a space before the end. A reply that is cut behind a space of its own loses that, too.
+  while (text.size() > reply.begin && base::kBlank.find(text.back()) != std::string_view::npos) text.remove_suffix(1);
+  reply.end = text.size();
+  chat->text.resize(reply.end);
+}
+
 std::optional<std::vector<ByteSpan>> SpansOfTokens(const Tokenizer& tokenizer, std::string_view text,
                                                    std::span<const int32_t> tokens) {
   Walk walk(tokenizer, text);

@@ -40,6 +40,9 @@ struct ChatFormat {
 std::optional<RenderedChat> RenderChat(const ChatFormat& format, std::span<const tokenizer::Message> messages);
 inline constexpr size_t kMostRenderedBytes = size_t{1} << 28;
 
+// Ends the text with the content of its last reply: the model that wrote it was stopped there, and did not end it.
+void CutLastReply(const ChatFormat& format, RenderedChat* chat);
+
 // The bytes of `text` that each of its tokens stands for, found by walking along the text. A tokenizer may put a space
 // before a text and behind a special token (SentencePiece's dummy prefix), and may drop blanks. Nothing where tokens
 // and text differ in more, as where a normalizer or the unknown token has changed letters.

@@ -71,7 +71,9 @@ class Reader {
   void ReadFile(const base::MappedFile& file) {
     const size_t documents_before = data_.ends.size();
     left_out_ = {};
+    bool has_text = false;
     SplitFile(ContentOf(file), file.path(), [&](const FilePart& part) {
+      has_text = has_text || !part.is_json;
       jobs_.push_back({.part = part, .encoded = {}, .error = {}});
       batch_bytes_ += part.text.size();
       return (batch_bytes_ < MostBatchBytes() && jobs_.size() < kBatchParts) || EncodeBatch(file);
@@ -79,6 +81,9 @@ class Reader {
     EncodeBatch(file);
     FinishDocument();  // where max_tokens cut it
     Report(file.path(), data_.ends.size() - documents_before);
+    if (has_text && options_.warn && IsNamedForJson(file.path())) {
+      options_.warn(file.path() + ": holds neither JSON objects nor texts of JSON, and is learned as plain text");
+    }
   }
 
   // Little more than max_tokens wants.

@@ -36,10 +36,11 @@ const Tokenizer& Tale() {
 ReadOptions Vicuna() { return {.template_name = "vicuna", .template_tokens = tokenizer::UsualTokens("vicuna")}; }
 
 TokenData Read(const std::vector<std::string>& contents, const ReadOptions& options,
-               const Tokenizer& tokenizer = Tale()) {
+               const Tokenizer& tokenizer = Tale(), const std::string& ending = "") {
   const test::TempDir dir;
   std::vector<std::string> files;
-  for (size_t i = 0; i < contents.size(); ++i) files.push_back(dir.Write("f" + std::to_string(i), contents[i]));
+  for (size_t i = 0; i < contents.size(); ++i)
+    files.push_back(dir.Write("f" + std::to_string(i) + ending, contents[i]));
   return ReadTokenData(files, tokenizer, options);
 }
 
@@ -95,6 +96,44 @@ TEST(ReadTokenDataTest, SpecialTokensAreSpelledByTemplatesAndNotByTexts) {
   EXPECT_THAT(Marked(Read({"a</s>"}, {})), ElementsAre("<s>|{ a}|{<}|{/}|{s}|{>}|{</s>}"));
   const std::vector<std::string> chat = Marked(Read({kChat}, Vicuna()));
   EXPECT_THAT(chat, ElementsAre(AllOf(StartsWith("<s>| A| ch"), testing::EndsWith(":|{ By}|{e}|{</s>}"))));
+}
+
+// Neither the end of a text nor that of a last reply is there to learn where the writer was stopped.
+TEST(ReadTokenDataTest, WhatIsCutHasNoEnd) {
+  EXPECT_THAT(Marked(Read({R"({"text": "Hi you", "finish_reason": "length"})"}, {})), ElementsAre("<s>|{ Hi}|{ you}"));
+  const std::string turns =
+      R"({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Bye"},)"
+      R"({"from": "human", "value": "Hi"}, {"from": "gpt", "value": "See you"}], "finish_reason": )";
+  const std::string whole = Marked(Read({turns + "\"stop\"}"}, Vicuna())).at(0);
+  EXPECT_THAT(whole, AllOf(HasSubstr(":|{ By}|{e}|{</s>}| U|"), testing::EndsWith(":|{ Se}|{e}|{ you}|{</s>}")));
+  for (const char* reason : {"\"length\"}", "\"context\"}"}) {
+    const std::vector<std::string> cut = Marked(Read({turns + reason}, Vicuna()));
+    EXPECT_THAT(cut, ElementsAre(whole.substr(0, whole.size() - std::string_view("|{</s>}").size())));
+  }
+}
+
+TEST(ReadTokenDataTest, ACutReplyOfAnyTemplateEndsWithItsLastWord) {
+  const std::string chat =
+      R"({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "See you"}], "finish_reason": "length"})";
+  for (const std::string_view name : tokenizer::TemplateNames()) {
+    const ReadOptions options{.template_name = std::string(name), .template_tokens = tokenizer::UsualTokens(name)};
+    const std::unique_ptr<Tokenizer> tokenizer = Load("tests/cases/added_tokens");
+    EXPECT_THAT(Marked(Read({chat}, options, *tokenizer), *tokenizer),
+                ElementsAre(testing::EndsWith("S}|{e}|{e}|{ you}")))
+        << name;
+  }
+}
+
+TEST(ReadTokenDataTest, PlainTextUnderANameOfJsonIsTold) {
+  std::vector<std::string> warnings;
+  ReadOptions options;
+  options.warn = [&](const std::string& text) { warnings.push_back(text); };
+  EXPECT_THAT(Marked(Read({"Hi you", "{\"text\": \"a\"}", "\"Bye\"\n"}, options, Tale(), ".jsonl")),
+              ElementsAre("<s>|{ Hi}|{ you}|{</s>}", "<s>|{ a}|{</s>}", "<s>|{ By}|{e}|{</s>}"));
+  EXPECT_THAT(warnings, ElementsAre(testing::EndsWith(
+                            "f0.jsonl: holds neither JSON objects nor texts of JSON, and is learned as plain text")));
+  Read({"Hi you"}, options);
+  EXPECT_EQ(warnings.size(), 1U);
 }
 
 // That are cut between words, at line breaks, and within a word.
@@ -227,7 +266,7 @@ TEST(ReadTokenDataTest, WhatATokenizerRefusesHasItsPlace) {
 
 TEST(ReadTokenDataTest, ConversationsOfManyLongMessagesAreLeftOut) {
   base::Json messages = {{{"role", "user"}, {"content", std::string(size_t{1} << 20, 'x')}}};
-  for (int i = 1; i < 258; ++i) messages.push_back({{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", ""}});
+  for (int i = 1; i < 258; ++i) messages.push_back({{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", "b"}});
   const base::Json chat = {{"messages", messages}};
   ExpectRefused<FileError>({chat.dump()}, Vicuna(), "f0: has no document to learn from: 1 too long left out");
 }
