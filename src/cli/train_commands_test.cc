@@ -237,6 +237,53 @@ TEST(TrainCommandsTest, BadInputIsExplained) {
         HasSubstr("no finite number"));
 }
 
+// What a folder of --data is read for: a file that is no data is named where it is read.
+TEST(TrainCommandsTest, FoldersAreReadWhereLinksLeadAndInAnyCase) {
+  HYDRANT_NEED_TRAINING();
+  const TempDir out, data, other;
+  data.Write("a.txt", Story(80));
+  const auto says_bad = [&](const std::string& path) {
+    const Outcome outcome = Hydrant(TrainArgs(out, {"--arch", "medusa", "--data", data.path()}));
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr(data.path() + path + " line 1: 'text' is 1"));
+  };
+  const std::string upper = data.Write("b.JSONL", "{\"text\": 1}\n");
+  says_bad("/b.JSONL");
+  std::filesystem::remove(upper);
+  other.Write("c.jsonl", "{\"text\": 1}\n");
+  std::filesystem::create_directory_symlink(other.path(), data.path() + "/linked");
+  says_bad("/linked/c.jsonl");
+}
+
+TEST(TrainCommandsTest, FoldersAreReadWithoutEmptyFilesAndThoseOfTheRun) {
+  HYDRANT_NEED_TRAINING();
+  const TempDir data;
+  const std::string out = data.path() + "/made";
+  data.Write("a.txt", Story(80));
+  const std::string empty = data.Write("empty.TXT", " \n");
+  std::filesystem::create_directory_symlink(data.path(), data.path() + "/back");
+  const Words args = TrainArgs(data, {"--arch", "medusa", "--data", data.path(), "--out", out, "--heads", "1"});
+  const Outcome first = Hydrant(args);
+  ASSERT_EQ(first.code, 0) << first.err;
+  const std::string left_out = "warning: " + empty + ": is empty, and is left out\n";
+  EXPECT_THAT(first.err, StartsWith(left_out));
+  EXPECT_THAT(first.err.substr(left_out.size()), Not(HasSubstr("is empty")))
+      << "a link that leads back is not followed";
+  data.Write("made/notes.jsonl", "{\"text\": 1}\n");
+  Words again = args;
+  again.emplace_back("--resume");
+  const Outcome resumed = Hydrant(again);
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  const Outcome inside = Hydrant(TrainArgs(data, {"--arch", "medusa", "--data", out, "--out", data.path() + "/"}));
+  EXPECT_EQ(inside.code, 2);
+  EXPECT_THAT(inside.err,
+              HasSubstr(out + ": holds no file that ends in .txt, .json or .jsonl, but for those in --out"));
+  std::filesystem::remove(data.path() + "/a.txt");
+  const Outcome blank = Hydrant(args);
+  EXPECT_EQ(blank.code, 2);
+  EXPECT_THAT(blank.err, HasSubstr(", but for 1 without text"));
+}
+
 TEST(TrainCommandsTest, DistillDataNamesItsOwnDefaults) {
   const std::string help = Hydrant({"train", "distill-data", "--help"}).out;
   EXPECT_THAT(help, AllOf(HasSubstr("(default 512)"), HasSubstr("(default 0.3)"), Not(HasSubstr(") (default"))));

@@ -5,16 +5,21 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "base/paths.h"
+#include "base/text_parts.h"
 #include "cli/flags/values.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/escape.h"
@@ -35,20 +40,92 @@ constexpr std::array<std::string_view, 3> kTypes = {"bf16", "f16", "f32"};
 // or makes a tokenizer: minutes with a large base. A process that dies ends the job without any wait.
 constexpr std::chrono::minutes kRankLimit{30};
 
-// The path, or what a folder holds.
-void AddFiles(const std::string& path, std::vector<std::string>& files) {
-  if (!base::IsFolder(path)) return files.push_back(path);
-  std::vector<std::string> found;
-  std::error_code error;
-  for (auto entry = std::filesystem::recursive_directory_iterator(path, error);
-       !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
-    const std::string type = entry->path().extension().string();
-    if (type == ".txt" || type == ".json" || type == ".jsonl") found.push_back(entry->path().string());
+// Set by MakeRanks: what is found while flags are read is told by one rank.
+bool is_first_rank = true;
+
+bool HasTextEnding(const std::filesystem::path& path) {
+  std::string type = path.extension().string();
+  std::ranges::transform(type, type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return type == ".txt" || type == ".json" || type == ".jsonl";
+}
+
+bool IsBlankFile(const std::string& path) {
+  const auto file = base::MappedFile::Open(path);
+  const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+  return text.find_first_not_of(base::kBlank) == std::string_view::npos;
+}
+
+// Finds the files of texts in a folder and below, also where links lead, but for the run's own in --out.
+class FolderOfTexts {
+ public:
+  FolderOfTexts(std::string path, const std::string& out) : path_(std::move(path)) {
+    std::error_code error;
+    out_ = std::filesystem::weakly_canonical(out.empty() ? "." : out, error);
+    if (!out_.has_filename()) out_ = out_.parent_path();  // "heads/"
+    has_out_ = !out.empty() && !error;
   }
-  if (error) throw FileError(path, "cannot be read: " + error.message());
-  if (found.empty()) throw FileError(path, "holds no file that ends in .txt, .json or .jsonl");
-  std::ranges::sort(found);  // the order in which a folder lists its files is another on each disk
-  files.insert(files.end(), found.begin(), found.end());
+
+  std::vector<std::string> Find() {
+    AddFolder(path_);
+    std::string where = "holds no file that ends in .txt, .json or .jsonl";
+    if (num_blank_ > 0) where += fmt::format(", but for {} without text", num_blank_);
+    if (skips_out_) where += ", but for those in --out, which are the run's own";
+    if (found_.empty()) throw FileError(path_, where, skips_out_ ? "name another folder with --out" : "");
+    return std::move(found_);
+  }
+
+ private:
+  bool IsInOut(const std::filesystem::path& folder) const {
+    return has_out_ && std::mismatch(out_.begin(), out_.end(), folder.begin(), folder.end()).first == out_.end();
+  }
+
+  void AddFolder(const std::filesystem::path& folder) {
+    std::error_code error;
+    const std::filesystem::path real = std::filesystem::canonical(folder, error);
+    if (!error && IsInOut(real)) {
+      skips_out_ = true;
+      return;
+    }
+    if (!error && !seen_.insert(real.string()).second) return;  // a link leads back, or here by another way
+    std::vector<std::filesystem::path> entries;
+    for (auto entry = std::filesystem::directory_iterator(folder, error);
+         !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      entries.push_back(entry->path());
+    }
+    if (error) throw FileError(folder.string(), "cannot be read: " + error.message());
+    std::ranges::sort(entries);  // the order in which a folder lists its files is another on each disk
+    for (const std::filesystem::path& entry : entries) {
+      if (base::IsFolder(entry)) {
+        AddFolder(entry);
+      } else if (HasTextEnding(entry)) {
+        AddFile(entry.string());
+      }
+    }
+  }
+
+  void AddFile(const std::string& path) {
+    if (!IsBlankFile(path)) {
+      found_.push_back(path);
+      return;
+    }
+    ++num_blank_;
+    if (is_first_rank) PrintWarnings({path + ": is empty, and is left out"});
+  }
+
+  const std::string path_;
+  std::filesystem::path out_;
+  bool has_out_ = false, skips_out_ = false;
+  int64_t num_blank_ = 0;
+  std::set<std::string> seen_;
+  std::vector<std::string> found_;
+};
+
+// The path, or what a folder holds.
+void AddFiles(const std::string& path, train::RunOptions& options) {
+  if (!base::IsFolder(path)) return options.data.push_back(path);
+  std::vector<std::string> found = FolderOfTexts(path, options.out).Find();
+  std::ranges::sort(found);  // one order of all, whichever folder they are in
+  options.data.insert(options.data.end(), found.begin(), found.end());
 }
 
 template <typename T>
@@ -61,11 +138,19 @@ void AddNumber(FlagSet& flags, const char* flag, const char* kind, int64_t min, 
 }  // namespace
 
 void AddTextFlags(FlagSet& flags, train::RunOptions& options, const TextHelp& help) {
+  // Flags are read in this order, and which files are data depends on --out.
+  const auto paths = std::make_shared<std::vector<std::string>>();
   flags.Repeated(
-      "--data", "PATH", [&options](const std::string& value) { AddFiles(value, options.data); },
+      "--data", "PATH", [paths](const std::string& value) { paths->push_back(value); },
       "Text, or conversations as JSON (ShareGPT, messages, Alpaca); of a folder all files in and below it that end in "
-      ".txt, .json or .jsonl; may be given several times");
-  flags.Text("--out", "DIR", &options.out, "Folder to make");
+      ".txt, .json or .jsonl, but for those in --out; may be given several times");
+  flags.Value(
+      "--out", "DIR",
+      [paths, &options](const std::string& value) {
+        options.out = value;
+        for (const std::string& path : *paths) AddFiles(path, options);
+      },
+      "Folder to make");
   flags.Switch("--resume", &options.resume, "Go on where the run in --out was");
   flags.Switch("--force", &options.replace, help.overwrites);
   flags.Text("--template", "NAME", &options.template_name, help.chat);
@@ -162,8 +247,10 @@ base::Json JsonOfRun(const train::RunReport& report) {
 }
 
 std::unique_ptr<parallel::Communicator> MakeRanks() {
-  return parallel::MakeCommunicator(
+  auto ranks = parallel::MakeCommunicator(
       "auto", {.limit = kRankLimit, .on_abort = [](const std::string& text) { PrintError(ErrorText(text, "")); }});
+  is_first_rank = ranks->rank() == 0;
+  return ranks;
 }
 
 RunConsole::RunConsole(train::RunOptions& options, parallel::Communicator& ranks) : ranks_(ranks) {
