@@ -309,7 +309,106 @@ TEST(TrainCommandsTest, DistilledDataGoesOnAndIsTheSameWithHeads) {
   dir.Write("prompts.txt", "Tell me two stories.\nb\nc\n");
   const Outcome other = distill(parts, {"--resume"});
   EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.err, HasSubstr("answers another prompt"));
+  EXPECT_THAT(other.err, HasSubstr("parts.jsonl line 1: answers another prompt than number 0 of --data"));
+}
+
+Words DistillArgs(const std::string& data, const std::string& out, const Words& more) {
+  Words args = {"train", "distill-data", "--model", Model(), "--data", data, "--out", out};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+TEST(TrainCommandsTest, ACutReplyIsMarkedAndEndsItsConversation) {
+  const TempDir dir;
+  const std::string out = dir.path() + "/out.jsonl";
+  const std::string prompts = dir.Write("p.jsonl", "{\"turns\": [\"Tell me a story.\", \"And then?\"]}\n");
+  const Json report = JsonOf(Hydrant(DistillArgs(prompts, out, {"--max-tokens", "3", "--json"})));
+  EXPECT_EQ(report.at("answered"), 1);
+  EXPECT_EQ(report.at("cut"), 1);
+  const Json cut = base::ParseJson(ReadBack(out), out);
+  EXPECT_EQ(cut.at("finish_reason"), "length");
+  EXPECT_EQ(cut.at("conversations").size(), 2U) << "no turn behind it";
+  const Outcome whole = Hydrant(DistillArgs(prompts, out, {"--temperature", "0", "--force"}));
+  EXPECT_THAT(whole.out, HasSubstr("1 prompts answered, 0 with a cut reply, 0 refused"));
+  const Json line = base::ParseJson(ReadBack(out), out);
+  EXPECT_FALSE(line.contains("finish_reason"));
+  EXPECT_EQ(line.at("conversations").size(), 4U);
+}
+
+// At this temperature some replies are a byte of a longer character.
+TEST(TrainCommandsTest, DistilledRepliesHaveWholeCharacters) {
+  const TempDir dir;
+  const std::string out = dir.path() + "/out.jsonl";
+  std::string lines;
+  for (int i = 0; i < 200; ++i) lines += "Hi " + std::to_string(i) + "\n";
+  const Words flags = {"--template", "none", "--max-tokens", "1", "--temperature", "100"};
+  ASSERT_EQ(Hydrant(DistillArgs(dir.Write("p.txt", lines), out, flags)).code, 0);
+  EXPECT_THAT(ReadBack(out), AllOf(HasSubstr("\"prompt\":199,"), Not(HasSubstr("\\ufffd"))));
+}
+
+TEST(TrainCommandsTest, DistilledTextsAreTrainedOn) {
+  HYDRANT_NEED_TRAINING();
+  const TempDir dir;
+  const std::string out = dir.path() + "/out.jsonl";
+  std::string lines;
+  for (int i = 0; i < 8; ++i) lines += "Once upon a time there was a fox number " + std::to_string(i) + "\n";
+  const std::string prompts = dir.Write("p.txt", lines);
+  ASSERT_EQ(Hydrant(DistillArgs(prompts, out, {"--template", "none", "--max-tokens", "24"})).code, 0);
+  const Outcome trained = Hydrant(TrainArgs(dir, {"--arch", "medusa", "--data", out, "--heads", "1"}));
+  EXPECT_EQ(trained.code, 0) << trained.err;
+}
+
+TEST(TrainCommandsTest, DistillDataKeepsItsPrompts) {
+  const TempDir dir;
+  const std::string prompts = dir.Write("p.txt", "Hi\n"), link = dir.path() + "/link.jsonl";
+  std::filesystem::create_symlink(prompts, link);
+  for (const std::string& out : {prompts, link}) {
+    for (const char* flag : {"--force", "--resume"}) {
+      ExpectRefused(DistillArgs(prompts, out, {flag}), out + ": is the file of --data, expected another one");
+    }
+  }
+  EXPECT_EQ(ReadBack(prompts), "Hi\n");
+}
+
+TEST(TrainCommandsTest, DistillDataGoesOnWithTheSameSettingsOnly) {
+  const TempDir dir;
+  const std::string prompts = dir.Write("p.txt", "Tell me a story.\nName three animals.\n");
+  const std::string out = dir.path() + "/out.jsonl";
+  ASSERT_EQ(Hydrant(DistillArgs(prompts, out, {"--max-tokens", "4"})).code, 0);
+  const std::string text = ReadBack(out);
+  EXPECT_EQ(text.find("\"settings\""), text.rfind("\"settings\"")) << "once in a file";
+  const auto refuses = [&](const Words& more, const std::string& said) {
+    Words flags = {"--resume"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    ExpectRefused(DistillArgs(prompts, out, flags), said);
+  };
+  const std::string by = out + " line 1: was written by a run with ";
+  refuses({}, by + "'max_tokens' 4, and this one has 512");
+  refuses({"--max-tokens", "4", "--temperature", "2"}, by + "'temperature' 0.3, and this one has 2");
+  refuses({"--max-tokens", "4", "--seed", "7"}, by + "'seed' 0, and this one has 7");
+  refuses({"--max-tokens", "4", "--template", "none"}, by + "'template' \"vicuna\", and this one has \"none\"");
+  refuses({"--max-tokens", "4", "--weights", "w8a8"}, by + "'weights' \"auto\", and this one has \"w8a8\"");
+  EXPECT_EQ(ReadBack(out), text);
+  dir.Write("out.jsonl", text.substr(0, text.find('\n') + 1) + "\n \n");
+  ASSERT_EQ(Hydrant(DistillArgs(prompts, out, {"--max-tokens", "4", "--resume"})).code, 0) << "blank lines";
+  EXPECT_EQ(ReadBack(out), text);
+  const std::string first = text.substr(0, text.find('\n') + 1);
+  dir.Write("out.jsonl", first + "{\"id\": \n");
+  refuses({"--max-tokens", "4"}, out + " line 2: is not valid JSON");
+  dir.Write("out.jsonl", first + first);
+  refuses({"--max-tokens", "4"}, out + " line 2: answers prompt 0, as a line before it does");
+  dir.Write("out.jsonl", "{\"prompt\": 0, \"asked\": \"Tell me a story.\"}\n");
+  refuses({"--max-tokens", "4"}, out + " line 1: 'settings' is missing");
+}
+
+TEST(TrainCommandsTest, DistillDataIsOneProcess) {
+  const TempDir dir;
+  const std::string prompts = dir.Write("p.txt", "Hi\n"), out = dir.path() + "/out.jsonl";
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  ExpectRefused(DistillArgs(prompts, out, {}), "2 processes (OMPI_COMM_WORLD_SIZE)");
+  setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+  EXPECT_EQ(Hydrant(DistillArgs(prompts, out, {"--max-tokens", "2"})).code, 0);
+  unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 
 }  // namespace

@@ -4,20 +4,28 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/atomic_file.h"
 #include "base/json.h"
 #include "base/paths.h"
+#include "base/text_parts.h"
+#include "checkpoint/content_hash.h"
+#include "checkpoint/tensor_source.h"
 #include "cli/flags/drafting_flags.h"
 #include "cli/flags/engine_flags.h"
 #include "cli/flags/flags.h"
@@ -39,9 +47,10 @@ using base::Json;
 
 constexpr const char* kDescription =
     "Let the base model answer prompts, and write its replies as ShareGPT conversations for 'hydrant train heads'.\n"
-    "Heads learn to guess what the base writes, so its own replies teach them best. Of prompts with several turns "
-    "each\n"
-    "is answered in turn. Without a chat template a prompt is continued, and the line has \"text\".\n"
+    "Heads learn to guess what the base writes, so its own replies teach them best. Several turns are answered one by\n"
+    "one. Without a chat template a prompt is continued, and the line has \"text\".\n"
+    "A reply that is cut, by --max-tokens or the model's last position, is the last of its conversation. Its line has\n"
+    "\"finish_reason\", and training does not learn that it ends.\n"
     "A reply depends on its prompt, the seed and the settings alone; --draft makes it faster, not different.";
 
 constexpr const char* kExamples =
@@ -100,10 +109,52 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
   return true;
 }
 
-// The file of conversations: lines in the order of the prompts, of which a killed run leaves the first ones.
+// Each process would write the same lines over those of the others. The names are those of parallel::FindLaunch, whose
+// library needs MPI, which this command does not.
+void RefuseSeveralProcesses() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const char* size = std::getenv(name);
+    if (size == nullptr || std::strtol(size, nullptr, 10) <= 1) continue;
+    throw UserError(
+        fmt::format("a launcher has started {} processes ({}), and 'hydrant train distill-data' runs in one", size,
+                    name),
+        "start it without mpirun; --sequences answers several prompts together");
+  }
+}
+
+void RefuseTheSameFile(const Wanted& wanted) {
+  std::error_code error;  // also where --out is not there
+  if (!std::filesystem::equivalent(wanted.data, wanted.out, error) || error) return;
+  throw FileError(wanted.out,
+                  "is the file of --data, expected another one: replies would take the place of the prompts",
+                  "name a file that is not there with --out");
+}
+
+// What replies depend on, beside their prompts.
+Json SettingsOf(const Wanted& wanted) {
+  const EngineOptions& engine = wanted.run.engine;
+  const auto look = [] {
+    if (Interrupted()) throw Interruption();
+  };
+  Json settings = {{"model", checkpoint::HashOfFiles(checkpoint::OpenModelFolder(engine.model)->files(), look)},
+                   {"weights", engine.weights},
+                   {"kv_type", engine.kv_type},
+                   {"template", ResolveTemplate(engine.model, wanted.run.template_name)}};
+  const auto add = [&](const Setting& one) {
+    std::string key(one.name);
+    std::ranges::replace(key, '-', '_');
+    settings[key] = base::ParseJson(one.get(wanted.run.request), key);
+  };
+  add(MaxTokensSetting());
+  for (const Setting& one : SamplingSettings()) add(one);
+  return settings;
+}
+
+// The file of conversations: lines in the order of the prompts, of which a killed run leaves the first ones. The first
+// line has the run's settings, too.
 class OutputFile {
  public:
-  OutputFile(const Wanted& wanted, const traffic::Suite& suite) : path_(wanted.out) {
+  OutputFile(const Wanted& wanted, const traffic::Suite& suite) : path_(wanted.out), settings_(SettingsOf(wanted)) {
     if (wanted.resume) {
       KeepWholeLines(suite);
     } else if (base::IsThere(path_) && !wanted.replace) {
@@ -117,11 +168,14 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   size_t num_done() const { return next_; }  // prompts whose lines are there
-  // The line of a prompt; empty: it has none. Written once those before it are.
-  void Add(size_t prompt, std::string line) {
+  // The line of a prompt; null: it has none. Written once those before it are.
+  void Add(size_t prompt, Json line) {
     waiting_.emplace(prompt, std::move(line));
     for (; !waiting_.empty() && waiting_.begin()->first == next_; ++next_) {
-      const std::string& text = waiting_.begin()->second;
+      Json& next = waiting_.begin()->second;
+      if (!next.is_null() && !has_lines_) next["settings"] = settings_;
+      has_lines_ = has_lines_ || !next.is_null();
+      const std::string text = next.is_null() ? "" : base::DumpJson(next) + "\n";
       if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) Fail();
       waiting_.erase(waiting_.begin());
     }
@@ -135,16 +189,11 @@ class OutputFile {
     std::ifstream file(path_, std::ios::binary);
     if (!file) throw FileError(path_, "cannot be read, so there is nothing to go on with");
     std::string kept;
+    size_t number = 0;
     for (std::string line; std::getline(file, line) && !file.eof();) {
-      const Json parsed = base::ParseJson(line, path_);
-      const auto prompt = static_cast<size_t>(base::JsonView(parsed, path_).At("prompt").Int(0, INT32_MAX));
-      const std::string asked = base::JsonView(parsed, path_).At("asked").String();
-      if (prompt >= suite.prompts.size() || suite.prompts[prompt].turns.front() != asked) {
-        throw FileError(path_,
-                        fmt::format("line {} answers another prompt than number {} of --data", next_ + 1, prompt),
-                        "name the file of that run, or begin anew with --force");
-      }
-      next_ = prompt + 1;
+      ++number;
+      if (base::Trimmed(line).empty()) continue;
+      CheckLine(line, base::AtLine(path_, number), suite);
       kept += line + "\n";
     }
     base::AtomicFile whole(path_);
@@ -152,10 +201,38 @@ class OutputFile {
     whole.Keep();
   }
 
+  void CheckLine(const std::string& line, const std::string& where, const traffic::Suite& suite) {
+    constexpr const char* kHint = "name the file of that run, or begin anew with --force";
+    const Json parsed = base::ParseJson(line, where);
+    const base::JsonView value(parsed, where);
+    if (!has_lines_) CheckSettings(value, where);
+    has_lines_ = true;
+    const auto prompt = static_cast<size_t>(value.At("prompt").Int(0, INT32_MAX));
+    if (prompt >= suite.prompts.size() || suite.prompts[prompt].turns.front() != value.At("asked").String()) {
+      throw FileError(where, fmt::format("answers another prompt than number {} of --data", prompt), kHint);
+    }
+    if (prompt < next_)
+      throw FileError(where, fmt::format("answers prompt {}, as a line before it does", prompt), kHint);
+    next_ = prompt + 1;
+  }
+
+  void CheckSettings(const base::JsonView& line, const std::string& where) const {
+    const base::JsonView found = line.At("settings");
+    for (const auto& [key, value] : settings_.items()) {
+      if (found.Has(key) && found.At(key).raw() == value) continue;
+      throw FileError(where,
+                      fmt::format("was written by a run with '{}' {}, and this one has {}", key,
+                                  found.Has(key) ? base::DumpJson(found.At(key).raw()) : "null", base::DumpJson(value)),
+                      "repeat the settings of that run, or begin anew in another file");
+    }
+  }
+
   std::string path_;
+  Json settings_;
+  bool has_lines_ = false;
   std::FILE* file_ = nullptr;
   size_t next_ = 0;
-  std::map<size_t, std::string> waiting_;  // of later prompts than the next
+  std::map<size_t, Json> waiting_;  // of later prompts than the next
 };
 
 // Answers prompts, so many at a time.
@@ -183,12 +260,14 @@ class Distiller {
   int64_t num_tokens() const { return num_tokens_; }
   int64_t num_answered() const { return num_answered_; }
   int64_t num_refused() const { return num_refused_; }
+  int64_t num_cut() const { return num_cut_; }
 
  private:
   // A prompt whose turns are answered one after another.
   struct Conversation {
     size_t prompt = 0, turn = 0;
     std::vector<ChatMessage> messages;
+    std::string cut;  // why the last reply has no end: "length", "context"
   };
 
   void Begin() {
@@ -227,14 +306,27 @@ class Distiller {
     return template_ == "none" ? reply : reply.substr(std::min(reply.find_first_not_of(' '), reply.size()));
   }
 
+  // The last character may be there in part, of which a sign is made that the model did not write.
+  static std::string WithoutHalfCharacter(std::string reply) {
+    constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+    while (reply.ends_with(kReplacement)) reply.resize(reply.size() - kReplacement.size());
+    return reply;
+  }
+
   void Answered(const std::shared_ptr<Conversation>& conversation, const GenerationResult& result) {
     try {
       if (result.finish_reason == FinishReason::kCancelled) return;
+      if (result.error) std::rethrow_exception(result.error);
       num_tokens_ += static_cast<int64_t>(result.token_ids.size());
-      conversation->messages.push_back({"assistant", AsMessage(result.text)});
+      const FinishReason reason = result.finish_reason;
+      const bool is_cut = reason == FinishReason::kLength || reason == FinishReason::kContext;
+      if (is_cut) conversation->cut = NameOf(reason);
+      conversation->messages.push_back(
+          {"assistant", AsMessage(is_cut ? WithoutHalfCharacter(result.text) : result.text)});
       const bool has_more = ++conversation->turn < suite_.prompts[conversation->prompt].turns.size();
-      if (has_more && template_ != "none" && Ask(conversation)) return;
-      if (!has_more || template_ == "none") Finish(*conversation, "");
+      const bool goes_on = has_more && !is_cut && template_ != "none";  // nobody answers half a reply
+      if (goes_on && Ask(conversation)) return;
+      if (!goes_on) Finish(*conversation, "");
       Begin();
     } catch (const std::exception& error) {
       failure_ = error.what();
@@ -249,16 +341,18 @@ class Distiller {
       PrintWarnings({fmt::format("prompt {}: {}", conversation.prompt + 1, refusal)});
     }
     if (has_reply) ++num_answered_;
-    out_.Add(conversation.prompt, has_reply ? LineOf(conversation) : "");
+    if (!conversation.cut.empty()) ++num_cut_;
+    out_.Add(conversation.prompt, has_reply ? LineOf(conversation) : Json());
   }
 
-  std::string LineOf(const Conversation& conversation) const {
+  Json LineOf(const Conversation& conversation) const {
     const std::string& asked = suite_.prompts[conversation.prompt].turns.front();
     Json line = {
         {"id", fmt::format("distilled_{}", conversation.prompt)}, {"prompt", conversation.prompt}, {"asked", asked}};
+    if (!conversation.cut.empty()) line["finish_reason"] = conversation.cut;
     if (template_ == "none") {
       line["text"] = asked + conversation.messages.back().content;
-      return base::DumpJson(line) + "\n";
+      return line;
     }
     Json turns = Json::array();
     for (const ChatMessage& message : conversation.messages) {
@@ -266,7 +360,7 @@ class Distiller {
       turns.push_back({{"from", from}, {"value", message.content}});
     }
     line["conversations"] = std::move(turns);
-    return base::DumpJson(line) + "\n";
+    return line;
   }
 
   Engine& engine_;
@@ -275,7 +369,7 @@ class Distiller {
   OutputFile& out_;
   std::string template_;
   size_t next_;  // prompt
-  int64_t num_done_ = 0, num_answered_ = 0, num_refused_ = 0, num_tokens_ = 0;
+  int64_t num_done_ = 0, num_answered_ = 0, num_refused_ = 0, num_cut_ = 0, num_tokens_ = 0;
   std::string failure_;  // of writing
 };
 
@@ -284,6 +378,8 @@ class Distiller {
 int DistillData(const std::vector<std::string>& args) {
   Wanted wanted;
   if (!ParseFlags(args, wanted)) return kExitOk;
+  RefuseSeveralProcesses();
+  RefuseTheSameFile(wanted);
   const traffic::Suite suite = traffic::ReadSuite(wanted.data);
   wanted.run.engine.stop = StopFlag();
   wanted.run.engine.max_running = wanted.sequences;
@@ -299,13 +395,14 @@ int DistillData(const std::vector<std::string>& args) {
                           {"prompts", suite.prompts.size()},
                           {"before", before},
                           {"answered", distiller.num_answered()},
+                          {"cut", distiller.num_cut()},
                           {"refused", distiller.num_refused()},
                           {"tokens", distiller.num_tokens()},
                           {"stopped", Interrupted()}}) +
           "\n");
   } else {
-    Print(fmt::format("{}: {} prompts answered, {} refused, {} tokens\n", EscapedName(wanted.out),
-                      distiller.num_answered(), distiller.num_refused(), distiller.num_tokens()));
+    Print(fmt::format("{}: {} prompts answered, {} with a cut reply, {} refused, {} tokens\n", EscapedName(wanted.out),
+                      distiller.num_answered(), distiller.num_cut(), distiller.num_refused(), distiller.num_tokens()));
   }
   if (!Interrupted()) return kExitOk;
   PrintError("Stopped; --resume goes on.\n");
