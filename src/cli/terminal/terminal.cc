@@ -45,6 +45,15 @@ void OnSignal(int number) {
   }
 }
 
+constexpr std::array<int, 3> kCaught = {SIGINT, SIGTERM, SIGHUP};
+
+void MaskSignals(int how) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : kCaught) sigaddset(&signals, number);
+  pthread_sigmask(how, &signals, nullptr);
+}
+
 // Unless whoever started us wants it to be ignored, as nohup does.
 void Catch(int number) {
   struct sigaction action {};
@@ -103,7 +112,7 @@ bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
 bool StdoutIsTerminal() { return isatty(STDOUT_FILENO) == 1; }
 
 void InstallSignalHandlers() {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) Catch(number);
+  for (const int number : kCaught) Catch(number);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   struct sigaction action {};
@@ -112,6 +121,9 @@ void InstallSignalHandlers() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGBUS, &action, nullptr);
 }
+
+void HoldSignals() { MaskSignals(SIG_BLOCK); }
+void ReleaseSignals() { MaskSignals(SIG_UNBLOCK); }
 
 bool Interrupted() { return g_signal.load() != 0; }
 const std::atomic<bool>* StopFlag() { return &g_stop; }

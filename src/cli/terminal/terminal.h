@@ -31,6 +31,9 @@ bool StderrIsTerminal();
 // A closed pipe or a file that grows too large becomes an error of write() instead of a signal. Where a mapped file has
 // become shorter, a sentence names it and the program ends as by a user's mistake.
 void InstallSignalHandlers();
+// Signals that end a command wait from the one call to the other: until who shall have them is there.
+void HoldSignals();
+void ReleaseSignals();
 bool Interrupted();
 // What Interrupted() says, for the pools and engines that end by it.
 const std::atomic<bool>* StopFlag();

@@ -6,6 +6,7 @@
 
 #include "base/float_mode.h"
 #include "cli/command.h"
+#include "cli/terminal/terminal.h"
 #include "cli/train/modules.h"
 
 namespace hydrant::cli {
@@ -23,6 +24,8 @@ int InModule(const char* command, const std::vector<std::string>& args) {
   const auto entry = reinterpret_cast<TrainEntry>(EntryOf(kTrainModule));
   std::vector<const char*> words = {command};
   for (const std::string& word : args) words.push_back(word.c_str());
+  HoldSignals();
+  if (Interrupted()) return InterruptedExit();
   return entry(static_cast<int>(words.size()), words.data());
 }
 

@@ -22,9 +22,10 @@ constexpr std::array<Command, 3> kCommands = {{
 }  // namespace
 }  // namespace hydrant::cli
 
-// The module has copies of its own of everything, also of what a signal sets.
+// The module has copies of its own of everything, also of what a signal sets: who calls it holds signals back.
 extern "C" __attribute__((visibility("default"))) int HydrantTrainMain(int count, const char* const* words) {
   hydrant::cli::InstallSignalHandlers();
+  hydrant::cli::ReleaseSignals();
   int code = hydrant::cli::kExitOk;
   try {
     code =
