@@ -40,6 +40,15 @@ std::unique_ptr<TensorSource> OpenByName(const std::string& folder, const std::s
   return name.ends_with(".json") ? OpenShardedCheckpoint(path) : OpenTensorFile(path);
 }
 
+template <typename Names>
+std::vector<std::string> ThereAre(const std::string& folder, const Names& names) {
+  std::vector<std::string> found;
+  for (const char* name : names) {
+    if (Holds(folder, name)) found.emplace_back(name);
+  }
+  return found;
+}
+
 // "a, b or c".
 template <typename Names>
 std::string Listed(const Names& names) {
@@ -74,22 +83,26 @@ std::unique_ptr<TensorSource> OpenTensorFile(const std::string& path) {
   throw FileError(path, "is not a weight file by its name, expected .safetensors, .pt or .bin");
 }
 
+std::vector<std::string> ModelFilesIn(const std::string& folder) { return ThereAre(folder, kModelFiles); }
+
+std::vector<std::string> HeadFilesIn(const std::string& folder) {
+  std::vector<std::string> files = ThereAre(folder, kHeadFiles);
+  const std::vector<std::string> whole = ModelFilesIn(folder);
+  files.insert(files.end(), whole.begin(), whole.end());
+  return files;
+}
+
 std::unique_ptr<TensorSource> OpenModelFolder(const std::string& folder) {
   CheckFolder(folder);
-  for (const char* name : kModelFiles) {
-    if (Holds(folder, name)) return OpenByName(folder, name);
-  }
+  const std::vector<std::string> files = ModelFilesIn(folder);
+  if (!files.empty()) return OpenByName(folder, files.front());
   throw FileError(folder, "holds no weights, expected " + Listed(kModelFiles));
 }
 
 std::unique_ptr<TensorSource> OpenHeadsFolder(const std::string& folder) {
   CheckFolder(folder);
-  for (const char* name : kHeadFiles) {
-    if (Holds(folder, name)) return OpenByName(folder, name);
-  }
-  for (const char* name : kModelFiles) {
-    if (Holds(folder, name)) return OpenByName(folder, name);
-  }
+  const std::vector<std::string> files = HeadFilesIn(folder);
+  if (!files.empty()) return OpenByName(folder, files.front());
   throw FileError(folder, "holds no draft heads, expected " + Listed(kHeadFiles) + ", or a whole model with heads (" +
                               Listed(kModelFiles) + ")");
 }

@@ -74,6 +74,11 @@ std::unique_ptr<TensorSource> OpenShardedCheckpoint(const std::string& index_pat
 // pytorch_model.bin.index.json, the first that exists. Never globs. Throws FileError listing the names looked for.
 std::unique_ptr<TensorSource> OpenModelFolder(const std::string& folder);
 
+// The files in a folder that OpenModelFolder may open, by their names.
+std::vector<std::string> ModelFilesIn(const std::string& folder);
+// Those that OpenHeadsFolder may open, its first choice first.
+std::vector<std::string> HeadFilesIn(const std::string& folder);
+
 // The weights of a heads folder: hydra_lm_head.{pt,safetensors}, medusa_lm_head.{pt,safetensors},
 // adapter_model.{safetensors,bin}, rank0.safetensors, else as OpenModelFolder (layout d, or a whole model with heads).
 // Of several ranks it is the first, whose names are those of all: draft::OpenHeads joins them (rank_files.h).

@@ -96,6 +96,9 @@ draft::HeadsInfo DescribeHeads(const HeadShape& shape, const model::ModelConfig&
   CheckCount("HeadShape::num_heads", info.num_heads, 1, kMostHeads);
   CheckCount("HeadShape::num_layers", info.num_layers, 1, kMostLayers);
   CheckCount("HeadShape::hidden_layer_offset", shape.hidden_layer_offset, 0, base.num_layers);
+  if (info.kind == &draft::kMedusaKind && shape.hidden_layer_offset > 0) {
+    throw UserError("HeadShape::hidden_layer_offset is for hydra and hydra++: the files of medusa cannot say it");
+  }
   info.layout = info.rows->name;
   info.hidden_layer_offset = shape.hidden_layer_offset;
   // The input block of a Hydra head is never tied: it has more inputs.
@@ -105,8 +108,7 @@ draft::HeadsInfo DescribeHeads(const HeadShape& shape, const model::ModelConfig&
   if (info.kind == &draft::kEagleKind) DescribeLayer(base, info);
   if (!shape.draft_vocab.empty()) DescribePruned(shape.arch, info);
   if (shape.shared_lm_head && info.num_heads == 1) {
-    throw UserError("HeadShape::shared_lm_head is for heads that have an lm head each, and " + shape.arch +
-                    " has one for all tokens ahead");
+    throw UserError("HeadShape::shared_lm_head is for several heads, and there is one");
   }
   return info;
 }

@@ -4,17 +4,21 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <system_error>
 
 #include "base/json.h"
 #include "checkpoint/safetensors_writer.h"
+#include "checkpoint/tensor_source.h"
 #include "checkpoint/torch_zip_writer.h"
 #include "draft/heads/draft_vocab.h"
 #include "draft/heads/head_kind.h"
 #include "draft/heads/medusa_weights.h"
+#include "hydrant/error.h"
 #include "tensor/tensor.h"
 
 namespace hydrant::train {
@@ -232,6 +236,12 @@ std::string WriteHeads(const draft::HeadsInfo& info, const model::ModelConfig& b
     WriteAsSafetensors(path, whole, options.dtype, !IsVllm(info), map);
   }
   WriteText(options.folder + "/config.json", ConfigOf(info, base, options).dump(2) + "\n");
+  for (const std::string& other : checkpoint::HeadFilesIn(options.folder)) {
+    std::error_code error;
+    if (other != name && !std::filesystem::remove(options.folder + "/" + other, error)) {
+      throw FileError(options.folder + "/" + other, "of a former run cannot be removed: " + error.message());
+    }
+  }
   return name;
 }
 

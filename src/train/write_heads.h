@@ -17,7 +17,9 @@ namespace hydrant::train {
 enum class HeadFile : uint8_t { kTorch, kSafetensors };
 
 struct WriteHeadsOptions {
-  std::string folder;  // made where it is missing; each file is replaced as a whole
+  // Made where it is missing; each file is replaced as a whole. Weights under other names, of a former run, are
+  // removed.
+  std::string folder;
   HeadFile file = HeadFile::kTorch;
   DType dtype = DType::kBF16;             // or kF32, kF16
   std::string base;                       // folder or name of the base, for config.json

@@ -8,12 +8,12 @@ namespace hydrant::cli {
 namespace {
 
 // Where the library's options are declared, or taken.
-constexpr std::array<std::string_view, 22> kOwners = {
-    "AcceptOptions",    "BeamOptions",         "ChatMessage",     "ConvertOptions",    "EngineOptions",
-    "EvalLogits",       "GenerationRequest",   "LookupOptions",   "PerplexityOptions", "RandomModel",
-    "RenderChat",       "RespellOptions",      "SamplingOptions", "StepOptions",       "StopOptions",
-    "Tokenize",         "TrainHeadsOptions",   "RunOptions",      "HeadShape",         "Recipe",
-    "TokenizerOptions", "TrainMedusa2Options",
+constexpr std::array<std::string_view, 23> kOwners = {
+    "AcceptOptions",    "BeamOptions",         "ChatMessage",      "ConvertOptions",    "EngineOptions",
+    "EvalLogits",       "GenerationRequest",   "LookupOptions",    "PerplexityOptions", "RandomModel",
+    "RenderChat",       "RespellOptions",      "SamplingOptions",  "StepOptions",       "StopOptions",
+    "Tokenize",         "TrainHeadsOptions",   "RunOptions",       "HeadShape",         "Recipe",
+    "TokenizerOptions", "TrainMedusa2Options", "TrainBaseOptions",
 };
 
 struct Spelling {
@@ -21,7 +21,7 @@ struct Spelling {
 };
 
 // Flags that are not the option's name with dashes.
-constexpr std::array<Spelling, 22> kSpellings{{
+constexpr std::array<Spelling, 24> kSpellings{{
     {"AcceptOptions::rule", "--accept"},
     {"ChatMessage::system", "--system"},
     {"BeamOptions::width", "--beam-width"},
@@ -42,6 +42,8 @@ constexpr std::array<Spelling, 22> kSpellings{{
     {"HeadShape::num_layers", "--layers"},
     {"HeadShape::hidden_layer_offset", "--hidden-offset"},
     {"Recipe::peak_rate", "--lr"},
+    {"Recipe::label_weight", "--label-loss"},
+    {"Recipe::teacher_weight", "--teacher-loss"},
     {"HeadShape::shared_lm_head", "--lm-head shared"},
     {"Recipe::reconstruction_weight", "--reconstruction-loss"},
 }};

@@ -81,6 +81,16 @@ void AddDataFlags(FlagSet& flags, Wanted& wanted) {
                 .overwrites = "Begin anew where --out holds a run or heads"});
 }
 
+void AddLossFlags(FlagSet& flags, Changes& changes) {
+  flags.Value("--label-loss", "X", NumberInto("--label-loss", 0, 1e3, &changes.label),
+              "Weight of the cross-entropy against the text");
+  flags.Value("--teacher-loss", "X", NumberInto("--teacher-loss", 0, 1e3, &changes.teacher),
+              "Weight of the cross-entropy against the base's own distribution");
+  flags.Value("--reconstruction-loss", "X", NumberInto("--reconstruction-loss", 0, 1e3, &changes.reconstruction),
+              "Weight of the distance to the base's hidden states");
+  flags.Value("--head-decay", "X", NumberInto("--head-decay", 0, 1, &changes.decay), "Head i counts X^i");
+}
+
 void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
   Changes& changes = wanted.changes;
   flags.Group("How they are trained (default: --recipe)");
@@ -91,8 +101,9 @@ void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
   flags.Value("--heads", "K", IntegerInto("--heads", 1, 64, &changes.heads), "Heads (default 4)");
   flags.Value("--layers", "L", IntegerInto("--layers", 1, 16, &changes.layers),
               "Blocks of a head, the input block included (default: 1, of hydra++ 4)");
-  flags.Value("--hidden-offset", "N", IntegerInto("--hidden-offset", 0, 4096, &changes.hidden_offset),
-              "Read the N-th last hidden states of the base; 0: those after the final norm (default 0)");
+  flags.Value(
+      "--hidden-offset", "N", IntegerInto("--hidden-offset", 0, 4096, &changes.hidden_offset),
+      "Of hydra and hydra++: read the N-th last hidden states of the base; 0: those after the final norm (default 0)");
   flags.Switch("--untie-layers", &changes.untie,
                "Blocks behind the first have weights of their own (default: one block, as in released heads)");
   flags.Value("--passes", "N", IntegerInto("--passes", 1, 64, &changes.passes),
@@ -116,19 +127,14 @@ void AddRecipeFlags(FlagSet& flags, Wanted& wanted) {
               "Share of the peak at the end of the cosine");
   flags.Value("--weight-decay", "X", NumberInto("--weight-decay", 0, 10, &changes.weight_decay), "AdamW's");
   flags.Value("--clip", "X", NumberInto("--clip", 0, 1e6, &changes.clip), "Largest norm of the gradient; 0: any");
-  flags.Value("--dropout", "X", NumberInto("--dropout", 0, 0.99, &changes.dropout), "Share of inputs left out");
+  flags.Value("--dropout", "X", NumberInto("--dropout", 0, 0.99, &changes.dropout),
+              "Share of inputs left out, not of eagle's and eagle3's");
   flags.Value("--noise", "ALPHA", NumberInto("--noise", 0, 1e6, &changes.noise),
               "NEFTune's noise on hidden states (the paper tried 75, and lost)");
   flags.Value(
       "--text-noise", "X", NumberInto("--text-noise", 0, 1e6, &changes.text_noise),
       "EAGLE's noise on hidden states: uniform in +-X / 2 * 512 / tokens of the text (default 0, of eagle 0.2)");
-  flags.Value("--label-loss", "X", NumberInto("--label-loss", 0, 1e3, &changes.label),
-              "Weight of the cross-entropy against the text");
-  flags.Value("--teacher-loss", "X", NumberInto("--teacher-loss", 0, 1e3, &changes.teacher),
-              "Weight of the cross-entropy against the base's own distribution");
-  flags.Value("--reconstruction-loss", "X", NumberInto("--reconstruction-loss", 0, 1e3, &changes.reconstruction),
-              "Weight of the distance to the base's hidden states");
-  flags.Value("--head-decay", "X", NumberInto("--head-decay", 0, 1, &changes.decay), "Head i counts X^i");
+  AddLossFlags(flags, changes);
 }
 
 void AddRunFlags(FlagSet& flags, Wanted& wanted) {
@@ -164,6 +170,12 @@ void Change(const std::optional<From>& from, To& to) {
   if (from) to = static_cast<To>(*from);
 }
 
+// Released Hydra++ heads have four layers, all others one. The first block of a Hydra head is never tied.
+bool HasBlocksToTie(const std::string& arch, const Changes& changes) {
+  if (train::GoesTokenByToken(arch)) return false;
+  return changes.layers.value_or(arch == "hydra++" ? 4 : 1) > (arch == "medusa" ? 1 : 2);
+}
+
 train::HeadsToTrain HeadsOf(const std::string& arch, const Wanted& wanted) {
   const Changes& changes = wanted.changes;
   train::HeadsToTrain heads;
@@ -172,8 +184,8 @@ train::HeadsToTrain HeadsOf(const std::string& arch, const Wanted& wanted) {
   const bool is_counted = !train::GoesTokenByToken(arch);
   if (is_counted) Change(changes.heads, heads.shape.num_heads);
   if (is_counted || arch == "redrafter") Change(changes.layers, heads.shape.num_layers);
-  if (is_counted) Change(changes.hidden_offset, heads.shape.hidden_layer_offset);
-  heads.shape.tied_blocks = !changes.untie;
+  if (arch.starts_with("hydra")) Change(changes.hidden_offset, heads.shape.hidden_layer_offset);
+  heads.shape.tied_blocks = !changes.untie || !HasBlocksToTie(arch, changes);
   heads.shape.shared_lm_head = is_counted && changes.lm_head == "shared";
   heads.prunes_vocab = arch == "eagle3" || (is_counted && changes.lm_head == "pruned");
   Change(changes.passes, heads.recipe.num_passes);
@@ -183,7 +195,7 @@ train::HeadsToTrain HeadsOf(const std::string& arch, const Wanted& wanted) {
   Change(changes.final_factor, heads.recipe.final_factor);
   Change(changes.weight_decay, heads.recipe.weight_decay);
   Change(changes.clip, heads.recipe.clip);
-  Change(changes.dropout, heads.recipe.dropout);
+  if (is_counted || arch == "redrafter") Change(changes.dropout, heads.recipe.dropout);
   Change(changes.noise, heads.recipe.noise_alpha);
   Change(changes.text_noise, heads.recipe.text_noise);
   Change(changes.label, heads.recipe.label_weight);
@@ -194,16 +206,21 @@ train::HeadsToTrain HeadsOf(const std::string& arch, const Wanted& wanted) {
 }
 
 // A flag that changes none of the kinds is a mistake. One that changes some of them is not.
-void CheckAreUsed(const FlagSet& flags, const std::vector<std::string>& archs) {
+void CheckAreUsed(const FlagSet& flags, const Wanted& wanted) {
+  const std::vector<std::string>& archs = wanted.archs;
   const auto is_counted = [](const std::string& arch) { return !train::GoesTokenByToken(arch); };
   const auto refuse = [&flags](const char* flag, bool is_used, const char* whose) {
     if (flags.Given(flag) && !is_used) throw UserError(fmt::format("{} is for {}", flag, whose), "leave it out");
   };
   const bool any_counted = std::ranges::any_of(archs, is_counted), all_counted = std::ranges::all_of(archs, is_counted);
   const bool any_redrafter = std::ranges::find(archs, "redrafter") != archs.end();
-  for (const char* flag : {"--heads", "--hidden-offset", "--untie-layers", "--lm-head"}) {
-    refuse(flag, any_counted, "medusa, hydra and hydra++");
-  }
+  for (const char* flag : {"--heads", "--lm-head"}) refuse(flag, any_counted, "medusa, hydra and hydra++");
+  const auto can_be_tied = [&wanted](const std::string& arch) { return HasBlocksToTie(arch, wanted.changes); };
+  refuse("--untie-layers", std::ranges::any_of(archs, can_be_tied),
+         "heads of 2 --layers (medusa) or 3 (hydra, hydra++) and more");
+  const auto has = [&archs](const char* arch) { return std::ranges::find(archs, arch) != archs.end(); };
+  refuse("--hidden-offset", has("hydra") || has("hydra++"), "hydra and hydra++");
+  refuse("--dropout", any_counted || any_redrafter, "medusa, hydra, hydra++ and redrafter");
   refuse("--layers", any_counted || any_redrafter, "medusa, hydra, hydra++ and redrafter");
   refuse("--passes", !all_counted, "eagle, eagle3 and redrafter");
 }
@@ -227,7 +244,7 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
   if (!flags.Parse(args)) return false;
   RequireFlags(flags, "hydrant train heads", {"--arch", "--base", "--data", "--out"});
   CheckFolders(wanted.options.engine);
-  CheckAreUsed(flags, wanted.archs);
+  CheckAreUsed(flags, wanted);
   CheckPruning(flags, wanted);
   const std::vector<std::string_view> archs = train::ArchNames();
   for (const std::string& arch : wanted.archs) {

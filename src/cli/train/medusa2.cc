@@ -45,7 +45,11 @@ void AddHeadFlags(FlagSet& flags, train::HeadShape& shape) {
   flags.Group("Heads");
   flags.Value(
       "--arch", "KIND",
-      [&shape](const std::string& value) { shape.arch = ParseChoice("--arch", value, train::ArchNames()); },
+      [&shape](const std::string& value) {
+        std::vector<std::string_view> archs = train::ArchNames();
+        std::erase_if(archs, train::GoesTokenByToken);
+        shape.arch = ParseChoice("--arch", value, archs);
+      },
       "medusa, hydra or hydra++ (default medusa)");
   flags.Value(
       "--heads", "K",

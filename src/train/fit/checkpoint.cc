@@ -4,11 +4,13 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "base/json.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/tensor_source.h"
 #include "hydrant/error.h"
+#include "train/fit/run_settings.h"
 
 namespace hydrant::train {
 namespace {
@@ -31,14 +33,12 @@ std::vector<Part> PartsOf(const std::vector<TrainedPart>& trained) {
 }
 
 void CheckSettings(const std::string& path, const base::Json& found, const base::Json& expected) {
-  for (const auto& [key, value] : expected.items()) {
-    const base::Json stored = found.contains(key) ? found.at(key) : base::Json();
-    if (stored == value) continue;
-    throw FileError(path,
-                    "was written by a run with '" + key + "' " + base::DumpJson(stored) + ", and this one has " +
-                        base::DumpJson(value),
-                    "repeat the settings of that run, or begin a new one in another folder");
-  }
+  const std::optional<SettingDifference> difference = FirstDifference(found, expected);
+  if (!difference) return;
+  throw FileError(path,
+                  "was written by a run with '" + difference->name + "' " + base::DumpJson(difference->found) +
+                      ", and this one has " + base::DumpJson(difference->expected),
+                  "repeat the settings of that run, or begin a new one in another folder");
 }
 
 }  // namespace

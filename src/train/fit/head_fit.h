@@ -14,7 +14,7 @@
 #include "model/model_config.h"
 #include "parallel/communicator.h"
 #include "train/fit/lm_loss.h"
-#include "train/fit/network.h"
+#include "train/fit/networks/network.h"
 #include "train/fit/trained_parameters.h"
 #include "train/recipe.h"
 #include "train/write_heads.h"

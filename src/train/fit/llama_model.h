@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "model/weights.h"
-#include "train/fit/llama_layer.h"
+#include "train/fit/networks/llama_layer.h"
 
 namespace hydrant::train {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "train/fit/batch_tensors.h"
-#include "train/fit/network.h"
+#include "train/fit/networks/network.h"
 
 namespace hydrant::train {
 

@@ -116,6 +116,16 @@ Json BestOf(const std::string& metrics_file, const std::string& arch) {
   return best;
 }
 
+bool WasMeasured(const std::string& metrics_file, int64_t steps) {
+  std::ifstream file(metrics_file);
+  for (std::string line; std::getline(file, line);) {
+    const Json parsed = LineOf(line);
+    if (parsed.is_null() || parsed["step"] != steps || parsed.contains("loss")) continue;
+    if (parsed.contains("tokens_per_step") || parsed.contains("perplexity")) return true;
+  }
+  return false;
+}
+
 MetricsFile::MetricsFile(const std::string& path, int64_t kept_steps) : path_(path) {
   const std::string kept = KeptLines(path, kept_steps);
   base::AtomicFile file(path);

@@ -23,6 +23,9 @@ std::string PlotOf(const std::string& metrics_file);
 // The line of `arch` with the most tokens per step; null where none was measured.
 base::Json BestOf(const std::string& metrics_file, const std::string& arch);
 
+// Is there a line of held-out texts after so many steps?
+bool WasMeasured(const std::string& metrics_file, int64_t steps);
+
 class MetricsFile {
  public:
   // Lines of steps after `kept_steps` are dropped: a run goes on from there.

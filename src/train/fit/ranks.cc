@@ -6,6 +6,7 @@
 #include <omp.h>
 
 #include <bit>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -13,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "hydrant/error.h"
 #include "train/fit/lm_loss.h"
+#include "train/fit/run_settings.h"
 
 namespace hydrant::train {
 namespace {
@@ -38,14 +40,12 @@ void CheckSameSettings(parallel::Communicator& ranks, const base::Json& settings
   ranks.Broadcast(parallel::BytesOf(std::span(&size, 1)), 0);
   first.resize(static_cast<size_t>(size));
   ranks.Broadcast(parallel::BytesOf(std::span(first)), 0);
-  const base::Json expected = base::ParseJson(first, "settings of rank 0");
-  for (const auto& [key, value] : settings.items()) {
-    const base::Json theirs = expected.contains(key) ? expected.at(key) : base::Json();
-    if (theirs == value) continue;
-    throw UserError("rank " + std::to_string(ranks.rank()) + " has '" + key + "' " + base::DumpJson(value) +
-                        ", and rank 0 has " + base::DumpJson(theirs),
-                    "give all ranks the same base, the same data and the same options");
-  }
+  const std::optional<SettingDifference> difference =
+      FirstDifference(base::ParseJson(first, "settings of rank 0"), settings);
+  if (!difference) return;
+  throw UserError("rank " + std::to_string(ranks.rank()) + " has '" + difference->name + "' " +
+                      base::DumpJson(difference->expected) + ", and rank 0 has " + base::DumpJson(difference->found),
+                  "give all ranks the same base, the same data and the same options");
 }
 
 void TakeStart(parallel::Communicator& ranks, const std::vector<TrainedPart>& parts, int64_t& step) {

@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "base/paths.h"
+#include "checkpoint/tensor_source.h"
 #include "hydrant/error.h"
 #include "train/fit/blas.h"
 #include "train/fit/ranks.h"
@@ -16,28 +17,47 @@ namespace hydrant::train {
 
 using base::Json;
 
-RunLoop::RunLoop(const RunOptions& options, const std::vector<std::string>& made, const std::string& base_folder)
+namespace {
+
+// Of a run that is begun anew: a checkpoint that stayed would be gone on from.
+void RemoveOldRun(const std::string& record) {
+  for (const char* name : {"checkpoint.safetensors", "metrics.jsonl", "loss.svg", "best"}) {
+    std::error_code error;
+    std::filesystem::remove_all(record + "/" + name, error);
+    if (error) throw FileError(record + "/" + name, "of a former run cannot be removed: " + error.message());
+  }
+}
+
+}  // namespace
+
+RunLoop::RunLoop(const RunOptions& options, const std::vector<std::string>& made, const std::vector<std::string>& read)
     : options_(options),
       alone_(parallel::MakeSingle()),
       ranks_(options.ranks != nullptr ? *options.ranks : *alone_),
       is_first_(ranks_.rank() == 0),
       record_(options.out + "/training") {
-  if (is_first_) PrepareFolder(made, base_folder);
+  if (is_first_) PrepareFolder(made, read);
 }
 
 // A run that is there is gone on with or begun anew only where the user says so.
-void RunLoop::PrepareFolder(const std::vector<std::string>& made, const std::string& base_folder) {
+void RunLoop::PrepareFolder(const std::vector<std::string>& made, const std::vector<std::string>& read) {
   if (options_.out.empty()) throw UserError("RunOptions::out is empty, expected a folder");
-  const bool is_there = base::IsThere(CheckpointFile());
+  const bool is_there = base::IsThere(CheckpointFile()), is_of_run = base::IsThere(record_);
   if (options_.resume && !is_there) {
     throw FileError(options_.out, "holds no run to go on with: " + CheckpointFile() + " is missing");
   }
   std::error_code error;
   for (const std::string& folder : made) {
-    if (!base_folder.empty() && std::filesystem::equivalent(folder, base_folder, error)) {
-      throw FileError(folder, "is the base model, which the run would write over", "choose another RunOptions::out");
+    for (const std::string& model : read) {
+      if (model.empty() || !std::filesystem::equivalent(folder, model, error)) continue;
+      throw FileError(folder, "is a model that the run reads and would write over", "choose another RunOptions::out");
     }
-    const bool is_used = is_there || base::IsThere(folder + "/config.json");
+    const std::vector<std::string> models = checkpoint::ModelFilesIn(folder);
+    if (!is_of_run && !models.empty()) {
+      throw FileError(folder + "/" + models.front(), "is of a model that no run has made, and would be written over",
+                      "choose another RunOptions::out");
+    }
+    const bool is_used = is_there || base::IsThere(folder + "/config.json") || !checkpoint::HeadFilesIn(folder).empty();
     if (!is_used || options_.resume || options_.replace) continue;
     throw FileError(is_there ? options_.out : folder, "holds a run or a model already",
                     "go on with it by RunOptions::resume, or begin anew by RunOptions::replace");
@@ -45,6 +65,7 @@ void RunLoop::PrepareFolder(const std::vector<std::string>& made, const std::str
   std::filesystem::create_directories(record_, error);
   if (error) throw FileError(record_, "cannot be made: " + error.message());
   lock_ = std::make_unique<RunLock>(record_);
+  if (!options_.resume) RemoveOldRun(record_);
 }
 
 void RunLoop::Stage(const std::string& name, double share) const {
@@ -82,7 +103,10 @@ RunDataOptions RunLoop::DataOptions() const {
 
 void RunLoop::Agree(Json settings) {
   settings_ = std::move(settings);
-  CheckSameSettings(ranks_, settings_);
+  Json all = settings_;
+  all["save_every"] = options_.save_every;
+  all["eval_every"] = options_.eval_every;
+  CheckSameSettings(ranks_, all);
 }
 
 RunReport RunLoop::Run(Trainee& trainee, const RunData& data, std::vector<TrainedPart> parts, int64_t all_steps) {
@@ -93,6 +117,9 @@ RunReport RunLoop::Run(Trainee& trainee, const RunData& data, std::vector<Traine
   if (is_first_) metrics_ = std::make_unique<MetricsFile>(metrics_file(), report_.steps);
   started_at_ = report_.steps;
   start_ = std::chrono::steady_clock::now();
+  if (options_.eval_every > 0 && data.held_out.empty())
+    Warn("the text is too short to hold some of it out: nothing is measured");
+  if (options_.resume && is_first_) CatchUp(trainee, data);
   Loop(trainee, data);
   report_.seconds = Seconds();
   return report_;
@@ -116,16 +143,42 @@ void RunLoop::Loop(Trainee& trainee, const RunData& data) {
                                              ShareOf(batch, ranks_.rank(), ranks_.size()));
       ++step;
       Progress(epoch, words);
-      const bool is_measured = options_.eval_every > 0 && (step % options_.eval_every == 0 || is_last);
+      const bool is_measured = IsMeasured(data);
       if (is_measured || is_last || step % options_.save_every == 0) Save(trainee);
-      if (is_measured && is_first_ && !data.held_out.empty()) trainee.Evaluate(step);
+      if (is_measured && is_first_) Measure(trainee);
       if (is_last && is_first_) WritePlot();
     }
   }
 }
 
 // All ranks stop after the same step, whichever of them was told to.
-bool RunLoop::StopIsWanted() const { return ranks_.MaxReduce(options_.stop != nullptr && *options_.stop ? 1 : 0) != 0; }
+bool RunLoop::StopIsWanted() const {
+  const bool here = report_.stopped || (options_.stop != nullptr && *options_.stop);
+  return ranks_.MaxReduce(here ? 1 : 0) != 0;
+}
+
+bool RunLoop::IsMeasured(const RunData& data) const {
+  const bool is_due = options_.eval_every > 0 && report_.steps > 0 &&
+                      (report_.steps % options_.eval_every == 0 || report_.steps == report_.all_steps);
+  return is_due && !data.held_out.empty();
+}
+
+// What an earlier call did not come to after its last checkpoint, or did with another file format.
+void RunLoop::CatchUp(Trainee& trainee, const RunData& data) {
+  trainee.Write(report_.steps);
+  if (IsMeasured(data) && !WasMeasured(metrics_file(), report_.steps)) Measure(trainee);
+}
+
+// Its lines are written together: a measurement is there whole, or is made again when the run goes on.
+void RunLoop::Measure(Trainee& trainee) {
+  try {
+    trainee.Evaluate(report_.steps);
+    for (const Json& line : measured_) metrics_->Add(line);
+  } catch (const Stopped&) {
+    report_.stopped = true;  // the checkpoint is written
+  }
+  measured_.clear();
+}
 
 void RunLoop::Save(Trainee& trainee) const {
   CheckSameParameters(ranks_, parts_);
@@ -159,7 +212,7 @@ void RunLoop::Log(const StepPlace& place, const std::string& name, const Json& f
 void RunLoop::LogMeasured(int64_t steps, const std::string& name, const Json& figures) {
   Json line = {{"step", steps}, {"arch", name}};
   line.update(figures);
-  metrics_->Add(line);
+  measured_.push_back(std::move(line));
 }
 
 void RunLoop::Progress(int32_t epoch, const std::string& words) const {

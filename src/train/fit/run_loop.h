@@ -40,9 +40,9 @@ class Trainee {
 class RunLoop {
  public:
   // Makes the folder and takes its lock, on rank 0. `options` must outlive it. `made`: the folders that the run will
-  // write; `base_folder`: a model that it reads, or empty. Throws UserError and FileError: no folder, a run or a model
-  // that is there and may not be replaced, a base that would be written over, no run to go on with.
-  RunLoop(const RunOptions& options, const std::vector<std::string>& made, const std::string& base_folder);
+  // write; `read`: models that it reads. Throws UserError and FileError: no folder, a run or a model that is there and
+  // may not be replaced, a model that is read and would be written over, no run to go on with.
+  RunLoop(const RunOptions& options, const std::vector<std::string>& made, const std::vector<std::string>& read);
 
   const RunOptions& options() const { return options_; }
   parallel::Communicator& ranks() const { return ranks_; }
@@ -72,10 +72,13 @@ class RunLoop {
   void LogMeasured(int64_t steps, const std::string& name, const base::Json& figures);
 
  private:
-  void PrepareFolder(const std::vector<std::string>& made, const std::string& base_folder);
+  void PrepareFolder(const std::vector<std::string>& made, const std::vector<std::string>& read);
   RunDataOptions DataOptions() const;
   void Loop(Trainee& trainee, const RunData& data);
   bool StopIsWanted() const;
+  bool IsMeasured(const RunData& data) const;  // after the steps that are done
+  void CatchUp(Trainee& trainee, const RunData& data);
+  void Measure(Trainee& trainee);
   void Save(Trainee& trainee) const;
   void WritePlot() const;
   void Progress(int32_t epoch, const std::string& words) const;
@@ -90,6 +93,7 @@ class RunLoop {
   std::unique_ptr<RunLock> lock_;
   std::unique_ptr<MetricsFile> metrics_;
   base::Json settings_;
+  std::vector<base::Json> measured_;  // lines of the measurement that goes on
   std::vector<TrainedPart> parts_;
   std::chrono::steady_clock::time_point start_;
   int64_t started_at_ = 0;  // steps that an earlier call did

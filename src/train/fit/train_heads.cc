@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "base/free_memory.h"
@@ -44,7 +45,7 @@ class Run : public Trainee {
  public:
   explicit Run(const TrainHeadsOptions& options)
       : options_(options),
-        loop_(options, FoldersOf(options), options.engine.model),
+        loop_(options, FoldersOf(options), {options.engine.model}),
         precision_(PrecisionNamed(options.precision)) {}
 
   TrainHeadsReport Train() {
@@ -142,11 +143,26 @@ class Run : public Trainee {
     settings["base"] = checkpoint::HashOfFiles(checkpoint::OpenModelFolder(options_.engine.model)->files());
     settings["heads"] = Json::array();
     for (const HeadsToTrain& heads : options_.heads) settings["heads"].push_back(MakeFit(heads));
-    loop_.Agree(settings);
-    cache_key_ = {{"held_out", run_.held_out.size()},  {"base", settings["base"]},  {"data", settings["data"]},
-                  {"row_tokens", options_.row_tokens}, {"tokens", options_.tokens}, {"seed", options_.seed}};
     final_state_ = WantedState(model::kAfterFinalNorm);
-    cache_key_["states"] = wanted_;
+    // Kept states are bf16, others f32.
+    settings["keeps_states"] = KeepsStates();
+    loop_.Agree(settings);
+    cache_key_ = {{"held_out", run_.held_out.size()},
+                  {"base", settings["base"]},
+                  {"data", settings["data"]},
+                  {"row_tokens", options_.row_tokens},
+                  {"tokens", options_.tokens},
+                  {"seed", options_.seed},
+                  {"states", wanted_},
+                  {"kv_type", NameOf(loaded_->kv_shape.dtype)}};
+  }
+
+  uint64_t StateBytes() const { return StateCache::BytesFor(run_.order->segments(), StateNumbers()); }
+  // Of a token, in all hidden states together.
+  int64_t StateNumbers() const { return static_cast<int64_t>(wanted_.size()) * loaded_->weights.config.hidden_size; }
+  bool KeepsStates() const {
+    const bool is_wanted = !options_.cache.empty() || all_steps_ > run_.order->steps(0);
+    return is_wanted && StateBytes() <= options_.cache_most;
   }
 
   // Returns its settings.
@@ -154,6 +170,11 @@ class Run : public Trainee {
     const model::ModelConfig& config = loaded_->weights.config;
     if (heads.prunes_vocab) {
       heads.shape.draft_vocab = run_.DraftVocab(options_.draft_vocab_size, config.vocab_size);
+      const size_t found = heads.shape.draft_vocab.size();
+      if (found > 0 && found < static_cast<size_t>(options_.draft_vocab_size)) {
+        loop_.Warn("the text has " + std::to_string(found) + " different tokens: " + heads.shape.arch +
+                   " heads draft no others");
+      }
     }
     draft::HeadsInfo info = DescribeHeads(heads.shape, config);
     if (info.base_model.empty()) {
@@ -190,24 +211,24 @@ class Run : public Trainee {
     if (!loop_.is_first()) loop_.ranks().Barrier();
     auto base = std::make_unique<BaseStates>(*loaded_, wanted_, options_.row_tokens);
     const int64_t hidden_size = loaded_->weights.config.hidden_size;
-    std::unique_ptr<StateCache> cache = OpenCache(hidden_size);
+    std::unique_ptr<StateCache> cache = OpenCache();
     if (cache != nullptr && loop_.is_first()) SayTimeOf(*base, *cache);
     states_ = std::make_unique<StateSource>(std::move(base), std::move(cache), hidden_size, wanted_.size());
     if (loop_.is_first()) loop_.ranks().Barrier();
   }
 
   // Null where no states are kept.
-  std::unique_ptr<StateCache> OpenCache(int64_t hidden_size) {
+  std::unique_ptr<StateCache> OpenCache() {
     const std::vector<Segment>& segments = run_.order->segments();
-    const auto numbers = static_cast<int64_t>(wanted_.size()) * hidden_size;
-    if (options_.cache.empty() && all_steps_ <= run_.order->steps(0)) return nullptr;
-    const uint64_t bytes = StateCache::BytesFor(segments, numbers);
-    if (bytes > options_.cache_most) {
-      loop_.Note("hidden states would take " + base::MemoryText(bytes) + ": every epoch runs the base");
+    const uint64_t bytes = StateBytes();
+    if (!KeepsStates()) {
+      if (bytes > options_.cache_most) {
+        loop_.Note("hidden states would take " + base::MemoryText(bytes) + ": every epoch runs the base");
+      }
       return nullptr;
     }
     auto cache = std::make_unique<StateCache>(options_.cache.empty() ? loop_.record() : options_.cache,
-                                              base::DumpJson(cache_key_), segments, numbers);
+                                              base::DumpJson(cache_key_), segments, StateNumbers());
     loop_.Note("hidden states: " + base::MemoryText(bytes) + " in " + cache->path() + ", there are " +
                std::to_string(cache->num_kept()) + " of " + std::to_string(segments.size()) + " texts");
     return cache;
@@ -266,6 +287,16 @@ void CheckOptions(const TrainHeadsOptions& options) {
   CheckRange("TrainHeadsOptions::draft_vocab_size", options.draft_vocab_size, 0, 1 << 30);
   CheckRange("TrainHeadsOptions::eval_tokens", options.eval_tokens, 2, 1 << 16);
   if (options.heads.empty()) throw UserError("TrainHeadsOptions::heads is empty, expected at least one kind of heads");
+  std::set<std::string> archs;
+  for (const HeadsToTrain& heads : options.heads) {
+    const std::string& arch = heads.shape.arch;
+    if (!archs.insert(arch).second) throw UserError("TrainHeadsOptions::heads has " + arch + " twice");
+    const Recipe& recipe = heads.recipe;
+    if (recipe.label_weight == 0 && recipe.teacher_weight == 0 && recipe.reconstruction_weight == 0) {
+      throw UserError("Recipe::label_weight and Recipe::teacher_weight of " + arch + " are 0: nothing is to be learned",
+                      "give one of them a weight");
+    }
+  }
 }
 
 }  // namespace

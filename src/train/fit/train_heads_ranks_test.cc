@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -13,8 +12,7 @@
 #include "base/mapped_file.h"
 #include "parallel/communicator.h"
 #include "tests/kept_run.h"
-#include "tests/test_data.h"
-#include "tests/tiny_base.h"
+#include "tests/tiny_heads_run.h"
 #include "train/fit/train_heads.h"
 
 namespace hydrant::train::train_heads_ranks_test {
@@ -28,49 +26,8 @@ int64_t NumLines(const std::string& path) {
   return std::count(text.begin(), text.end(), '\n');
 }
 
-// A base of random weights with 512 tokens, and a tokenizer cut to as many.
-class TrainingOnRanks : public testing::Test {
+class TrainingOnRanks : public test::TinyHeadsRun {
  protected:
-  TrainingOnRanks() {
-    const std::string golden = test::SourceDir() + "/tests/golden/";
-    for (const char* file : {"config.json", "model.safetensors"}) {
-      std::filesystem::copy_file(golden + "base_mha/" + file, dir_.path() + "/" + file);
-    }
-    dir_.Write("tokenizer.json", test::TinyTokenizer());
-    std::string text;
-    for (int i = 0; i < 60; ++i) {
-      text += "The " + std::to_string(i * i) + "th house of the street had " + std::to_string(7 * i % 13) + " doors";
-      text += i % 3 == 0 ? ".\n<|endoftext|>\n" : ", and nobody knew why. ";
-    }
-    text_ = dir_.Write("text.txt", text);
-  }
-
-  TrainHeadsOptions Options(const std::string& out) const {
-    TrainHeadsOptions options;
-    options.engine.model = dir_.path();
-    options.engine.threads = 1;
-    options.data = {text_};
-    options.out = dir_.path() + "/" + out;
-    options.row_tokens = 64;
-    options.rows = 8;
-    options.precision = "f32";
-    options.log_every = 2;
-    options.save_every = 2;
-    options.cache_most = 0;
-    for (const char* arch : {"medusa", "hydra++"}) {
-      HeadsToTrain heads{.shape = {.arch = arch, .num_heads = 3}, .recipe = UsualRecipe(arch)};
-      heads.recipe.epochs = 1;
-      heads.recipe.warmup_steps = 0;
-      heads.recipe.dropout = 0;
-      heads.recipe.noise_alpha = 0;
-      // AdamW divides by the gradient's size, so that a gradient that is zero but for rounding would move its parameter
-      // as far as any other. With this term it moves in proportion.
-      heads.recipe.epsilon = 1e-3;
-      options.heads.push_back(heads);
-    }
-    return options;
-  }
-
   // Trains on ranks with equal options, but for what `change` makes of them. Returns their reports.
   static std::vector<TrainHeadsReport> Train(int size, const TrainHeadsOptions& options,
                                              const std::function<void(TrainHeadsOptions&, int rank)>& change = {}) {
@@ -83,9 +40,6 @@ class TrainingOnRanks : public testing::Test {
     });
     return reports;
   }
-
-  const test::TempDir dir_;
-  std::string text_;
 };
 
 // Where the parameters are after a run, beside where one process alone takes them from the same start.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/paths.h"
 #include "base/thread_pool.h"
 #include "hydrant/error.h"
 #include "parallel/cores.h"
@@ -51,10 +52,16 @@ TokenizerFiles Shared(parallel::Communicator& ranks, TokenizerFiles files) {
   return all;
 }
 
+std::string FolderOf(const std::string& file) {
+  return file.empty() ? "" : std::filesystem::absolute(file).parent_path().string();
+}
+
 class Run : public Trainee {
  public:
   explicit Run(const TrainBaseOptions& options)
-      : options_(WithRows(options)), config_(CheckedConfig(options)), loop_(options_, {options_.out}, {}) {}
+      : options_(WithRows(options)),
+        config_(CheckedConfig(options)),
+        loop_(options_, {options_.out}, {options_.tokenizer, FolderOf(options_.shape.config)}) {}
 
   TrainBaseReport Train() {
     parallel::TakeOwnCores(loop_.ranks(), options_.threads);
@@ -133,7 +140,10 @@ class Run : public Trainee {
   void MakeTokenizer() {
     if (loop_.is_first()) {
       if (options_.resume) {
-        files_ = ReadTokenizerFiles(options_.out, options_.template_name);
+        // A run that ended before it wrote the model has its tokenizer in the record alone.
+        const bool is_kept = base::IsThere(TokenizerFolder());
+        files_ = ReadTokenizerFiles(is_kept ? TokenizerFolder() : options_.out, options_.template_name);
+        CheckSameTokenizer();
       } else if (!options_.tokenizer.empty()) {
         files_ = ReadTokenizerFiles(options_.tokenizer, options_.template_name);
       } else {
@@ -142,10 +152,26 @@ class Run : public Trainee {
         files_ = NewTokenizerFiles(options_.make_tokenizer(static_cast<int32_t>(sizes.vocab_size)),
                                    options_.template_name, sizes.max_positions);
       }
+      if (!options_.resume) KeepTokenizer();
     }
     files_ = Shared(loop_.ranks(), std::move(files_));
     tokenizer_ = LoadTokenizerOf(files_, options_.template_name);
     FitToTokenizer(config_, options_.shape, *tokenizer_.tokenizer, options_.dtype);
+  }
+
+  std::string TokenizerFolder() const { return loop_.record() + "/tokenizer"; }
+
+  void KeepTokenizer() const {
+    MakeFolder(TokenizerFolder());
+    for (const auto& [name, content] : files_) WriteText(TokenizerFolder() + "/" + name, content);
+  }
+
+  // The run has its tokenizer: another one would be ignored.
+  void CheckSameTokenizer() const {
+    if (!base::IsFolder(options_.tokenizer)) return;
+    if (ReadTokenizerFiles(options_.tokenizer, options_.template_name) == files_) return;
+    throw FileError(options_.tokenizer, "is another tokenizer than that of the run",
+                    "leave out TrainBaseOptions::tokenizer, or begin anew");
   }
 
   void ReadData(const model::ModelConfig& sizes) {

@@ -121,7 +121,7 @@ TEST_F(TrainBaseTest, GoesOnBitForBit) {
   }
   EXPECT_EQ(base::ReadTextFile(parts.out + "/model.safetensors"), base::ReadTextFile(whole.out + "/model.safetensors"));
   parts.recipe.weight_decay = 0.2;
-  EXPECT_THAT(MessageOf(parts), HasSubstr("'recipe'"));
+  EXPECT_THAT(MessageOf(parts), HasSubstr("'recipe.weight_decay' 0.1, and this one has 0.2"));
 }
 
 // As in train_heads_ranks_test.cc: with that epsilon steps are no further off than sums of f32 in another order.
@@ -152,6 +152,32 @@ TEST_F(TrainBaseTest, SeveralRanksEqualOneProcess) {
     EXPECT_LT(Distance(Kept(together.out, "base.values"), expected), 1e-5 * way);
     EXPECT_EQ(base::ReadTextFile(together.out + "/config.json"), base::ReadTextFile(alone.out + "/config.json"));
   }
+}
+
+// The checkpoint comes before the model, and a tokenizer that is new lies nowhere else.
+TEST_F(TrainBaseTest, GoesOnWhereTheModelIsNotWrittenYet) {
+  TrainBaseOptions options = Options("out");
+  options.tokens = 2000;
+  std::filesystem::create_directories(options.out + "/tokenizer.json");
+  options.replace = true;
+  EXPECT_THAT(MessageOf(options), HasSubstr("tokenizer.json"));
+  std::filesystem::remove(options.out + "/tokenizer.json");
+  options.resume = true;
+  options.tokenizer = "gone";
+  const TrainBaseReport report = TrainBase(options);
+  EXPECT_EQ(report.steps, report.all_steps);
+  EXPECT_EQ(base::ReadTextFile(options.out + "/tokenizer.json"), test::TinyTokenizer());
+  const test::TempDir other;
+  other.Write("tokenizer.json", base::ReadTextFile(test::SourceDir() + "/models/tale-14m/tokenizer_config.json"));
+  options.tokenizer = other.path();
+  EXPECT_NE(MessageOf(options), "no error") << "another tokenizer";
+}
+
+TEST_F(TrainBaseTest, WritesOverNoModelThatItReads) {
+  TrainBaseOptions options = Options("out");
+  options.out = tokenizer_.path();
+  options.replace = true;
+  EXPECT_THAT(MessageOf(options), HasSubstr("is a model that the run reads"));
 }
 
 TEST_F(TrainBaseTest, TheModelHasTheTokenizersTokens) {

@@ -38,8 +38,9 @@ struct Joint {
     base = std::make_unique<BaseFit>(BaseFitOptions{.config = config});
     base->Take(loaded->weights);
     tensors = base->tensors();
-    const HeadShape shape{.arch = "medusa", .num_heads = kHeads, .hidden_layer_offset = 1};
-    const draft::HeadsInfo info = DescribeHeads(shape, config);
+    const HeadShape shape{.arch = "medusa", .num_heads = kHeads};
+    draft::HeadsInfo info = DescribeHeads(shape, config);
+    info.hidden_layer_offset = 1;
     heads = std::make_unique<HeadFit>(FitOptions{.info = info, .shape = shape, .recipe = {}}, config, tensors);
     at::manual_seed(3);
     heads->parameters().values().add_(at::randn({heads->parameters().size()}), 0.05);

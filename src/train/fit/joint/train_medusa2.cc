@@ -47,7 +47,7 @@ class Run : public Trainee {
  public:
   explicit Run(const TrainMedusa2Options& options)
       : options_(options),
-        loop_(options, {BaseFolder(options), HeadsFolder(options)}, options.engine.model),
+        loop_(options, {BaseFolder(options), HeadsFolder(options)}, {options.engine.model}),
         precision_(PrecisionNamed(options.precision)) {
     report_.base_folder = BaseFolder(options);
     report_.heads_folder = HeadsFolder(options);
@@ -122,6 +122,7 @@ class Run : public Trainee {
     files_ = ReadTokenizerFiles(folder, {});
     if (base::IsThere(folder + kGeneration)) generation_ = base::ReadTextFile(folder + kGeneration);
     config_ = base::ParseJson(base::ReadTextFile(folder + kConfig), folder + kConfig);
+    config_.erase("dtype");  // as newer versions of transformers name it
     config_["torch_dtype"] = TorchTypeName(options_.dtype);
     config_["tie_word_embeddings"] = config.tied_embeddings;
   }

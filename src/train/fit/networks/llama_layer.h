@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/model_config.h"
-#include "train/fit/network.h"
+#include "train/fit/networks/network.h"
 
 namespace hydrant::train {
 

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "train/fit/network.h"
+#include "train/fit/networks/network.h"
 
 namespace hydrant::train {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "train/fit/network.h"
+#include "train/fit/networks/network.h"
 
 namespace hydrant::train {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/fit/network.h"
+#include "train/fit/networks/network.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -12,9 +12,9 @@
 #include "draft/heads/redrafter_weights.h"
 #include "hydrant/error.h"
 #include "train/data/random.h"
-#include "train/fit/eagle_network.h"
-#include "train/fit/redrafter_network.h"
-#include "train/fit/residual_heads.h"
+#include "train/fit/networks/eagle_network.h"
+#include "train/fit/networks/redrafter_network.h"
+#include "train/fit/networks/residual_heads.h"
 
 namespace hydrant::train {
 namespace {

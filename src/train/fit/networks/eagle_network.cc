@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/fit/eagle_network.h"
+#include "train/fit/networks/eagle_network.h"
 
 #include <string>
 #include <utility>
 
 #include "draft/heads/eagle_weights.h"
-#include "train/fit/llama_layer.h"
+#include "train/fit/networks/llama_layer.h"
 
 namespace hydrant::train {
 namespace {

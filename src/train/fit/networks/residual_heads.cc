@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/fit/residual_heads.h"
+#include "train/fit/networks/residual_heads.h"
 
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "draft/heads/hydra_weights.h"
-#include "train/fit/llama_layer.h"
+#include "train/fit/networks/llama_layer.h"
 
 namespace hydrant::train {
 namespace {

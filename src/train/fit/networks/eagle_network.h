@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "train/fit/network.h"
+#include "train/fit/networks/network.h"
 
 namespace hydrant::train {
 

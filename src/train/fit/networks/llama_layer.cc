@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/fit/llama_layer.h"
+#include "train/fit/networks/llama_layer.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/fit/redrafter_network.h"
+#include "train/fit/networks/redrafter_network.h"
 
 #include <string>
 
