@@ -69,7 +69,7 @@ TEST(TrainBaseCommandTest, MakesAModelAndItsTokenizer) {
   const Outcome other =
       Hydrant(Args(data, out, {"--template", "vicuna", "--eval-texts", "3", "--resume", "--lr", "1"}));
   EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.err, HasSubstr("'recipe'"));
+  EXPECT_THAT(other.err, HasSubstr("'recipe.peak_rate' 0.002, and this one has 1.0"));
 }
 
 TEST(TrainBaseCommandTest, BadInputIsExplained) {

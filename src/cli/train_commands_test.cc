@@ -136,7 +136,7 @@ TEST(TrainCommandsTest, TrainsABaseAndItsHeads) {
   refuses({}, "--resume");
   refuses({"--resume", "--heads-weight", "0.5"}, "'heads_weight'");
   args[15] = "eagle3";
-  refuses({"--force"}, "medusa, hydra and hydra++");
+  refuses({"--force"}, "medusa, hydra, hydra++");
 }
 
 // Where Python has PyTorch.

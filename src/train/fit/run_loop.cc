@@ -17,19 +17,6 @@ namespace hydrant::train {
 
 using base::Json;
 
-namespace {
-
-// Of a run that is begun anew: a checkpoint that stayed would be gone on from.
-void RemoveOldRun(const std::string& record) {
-  for (const char* name : {"checkpoint.safetensors", "metrics.jsonl", "loss.svg", "best"}) {
-    std::error_code error;
-    std::filesystem::remove_all(record + "/" + name, error);
-    if (error) throw FileError(record + "/" + name, "of a former run cannot be removed: " + error.message());
-  }
-}
-
-}  // namespace
-
 RunLoop::RunLoop(const RunOptions& options, const std::vector<std::string>& made, const std::vector<std::string>& read)
     : options_(options),
       alone_(parallel::MakeSingle()),
@@ -65,7 +52,6 @@ void RunLoop::PrepareFolder(const std::vector<std::string>& made, const std::vec
   std::filesystem::create_directories(record_, error);
   if (error) throw FileError(record_, "cannot be made: " + error.message());
   lock_ = std::make_unique<RunLock>(record_);
-  if (!options_.resume) RemoveOldRun(record_);
 }
 
 void RunLoop::Stage(const std::string& name, double share) const {
@@ -113,6 +99,7 @@ RunReport RunLoop::Run(Trainee& trainee, const RunData& data, std::vector<Traine
   parts_ = std::move(parts);
   report_ = {.all_steps = all_steps};
   if (options_.resume && is_first_) report_.steps = ReadCheckpoint(CheckpointFile(), parts_, settings_);
+  if (!options_.resume && is_first_) ReplaceOldRun();
   TakeStart(ranks_, parts_, report_.steps);
   if (is_first_) metrics_ = std::make_unique<MetricsFile>(metrics_file(), report_.steps);
   started_at_ = report_.steps;
@@ -123,6 +110,18 @@ RunReport RunLoop::Run(Trainee& trainee, const RunData& data, std::vector<Traine
   Loop(trainee, data);
   report_.seconds = Seconds();
   return report_;
+}
+
+// The checkpoint of a run that was there makes room for one of this run, in one moment: it is there whole where this
+// run cannot begin, and is not gone on from where this one ends early.
+void RunLoop::ReplaceOldRun() const {
+  if (!base::IsThere(CheckpointFile())) return;
+  WriteCheckpoint(CheckpointFile(), parts_, 0, settings_);
+  for (const char* name : {"/loss.svg", "/best"}) {
+    std::error_code error;
+    std::filesystem::remove_all(record_ + name, error);
+    if (error) throw FileError(record_ + name, "of a former run cannot be removed: " + error.message());
+  }
 }
 
 void RunLoop::Loop(Trainee& trainee, const RunData& data) {

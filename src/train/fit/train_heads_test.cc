@@ -116,15 +116,31 @@ TEST_F(TrainHeadsTest, AMeasurementThatWasStoppedIsMadeWhenTheRunGoesOn) {
   EXPECT_EQ(measurements(options), measurements(whole));
 }
 
-TEST_F(TrainHeadsTest, ABeginningAnewThatEndsAtOnceLeavesNothingToGoOnWith) {
+TEST_F(TrainHeadsTest, ABeginningAnewThatEndsAtOnceIsGoneOnWith) {
   TrainHeadsOptions options = MedusaOptions("out");
+  options.heads.front().recipe.clip = 2;
   TrainHeads(options);
+  options.heads.front().recipe.clip = 1;
   options.replace = true;
   options.save_every = 1000;
   options.on_progress = [](const TrainProgress&) { throw UserError("killed"); };
   EXPECT_EQ(MessageOf(options), "killed");
   options.resume = true;
-  EXPECT_THAT(MessageOf(options), HasSubstr("holds no run to go on with"));
+  options.on_progress = {};
+  EXPECT_GT(TrainHeads(options).tokens, 0) << "from its first step";
+  const TrainHeadsOptions whole = MedusaOptions("whole");
+  TrainHeads(whole);
+  EXPECT_EQ(Kept(options.out, "medusa.values"), Kept(whole.out, "medusa.values"));
+}
+
+TEST_F(TrainHeadsTest, ABeginningAnewThatIsRefusedLeavesTheRunBefore) {
+  TrainHeadsOptions options = MedusaOptions("out");
+  TrainHeads(options);
+  const std::string before = base::ReadTextFile(options.out + "/training/checkpoint.safetensors");
+  options.replace = true;
+  options.row_tokens = 1 << 19;
+  EXPECT_THAT(MessageOf(options), HasSubstr("positions"));
+  EXPECT_EQ(base::ReadTextFile(options.out + "/training/checkpoint.safetensors"), before);
 }
 
 TEST_F(TrainHeadsTest, GoesOnOnlyWithStatesAsTheyWere) {

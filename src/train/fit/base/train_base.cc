@@ -81,6 +81,7 @@ class Run : public Trainee {
     report_.num_parameters = fit_->parameters().size();
     loop_.Agree(Settings(precision));
     Describe(steps);
+    if (loop_.is_first() && !options_.resume) KeepTokenizer();
     static_cast<RunReport&>(report_) = loop_.Run(*this, data_, {{kName, &fit_->trained()}}, steps);
     return report_;
   }
@@ -152,7 +153,6 @@ class Run : public Trainee {
         files_ = NewTokenizerFiles(options_.make_tokenizer(static_cast<int32_t>(sizes.vocab_size)),
                                    options_.template_name, sizes.max_positions);
       }
-      if (!options_.resume) KeepTokenizer();
     }
     files_ = Shared(loop_.ranks(), std::move(files_));
     tokenizer_ = LoadTokenizerOf(files_, options_.template_name);
