@@ -31,7 +31,7 @@ std::string KeptLines(const std::string& path, int64_t kept_steps) {
 
 // Null for a line that is not one of a kind of heads.
 Json LineOf(const std::string& line) {
-  const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_object() || !parsed.contains("step") || !parsed.contains("arch")) return nullptr;
   return parsed;
 }
