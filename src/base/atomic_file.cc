@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/usual_rights.h"
 #include "hydrant/error.h"
 
 namespace hydrant::base {
@@ -56,10 +57,7 @@ void AtomicFile::Write(const void* bytes, size_t size) {
 }
 
 void AtomicFile::Keep() {
-  const mode_t mask = umask(0);
-  umask(mask);
-  const mode_t usual_rights = 0666;  // mkostemp gives 0600
-  if (std::fflush(file_) != 0 || fchmod(fileno(file_), usual_rights & ~mask) != 0) Fail("cannot be written");
+  if (std::fflush(file_) != 0 || fchmod(fileno(file_), UsualRights(0666)) != 0) Fail("cannot be written");
   if (std::rename(name_.c_str(), target_.c_str()) != 0) Fail("cannot be replaced");
   std::fclose(std::exchange(file_, nullptr));
 }

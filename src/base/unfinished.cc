@@ -14,6 +14,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/usual_rights.h"
 #include "hydrant/error.h"
 
 namespace hydrant::base {
@@ -103,10 +104,7 @@ std::string MakeBeside(const std::string& target) {
   if (mkdtemp(pattern.data()) == nullptr) {
     throw FileError(target, std::string("cannot be created: ") + std::strerror(errno));
   }
-  const mode_t mask = umask(0);
-  umask(mask);
-  const mode_t usual_rights = 0777;  // mkdtemp gives 0700
-  chmod(pattern.c_str(), usual_rights & ~mask);
+  chmod(pattern.c_str(), UsualRights(0777));
   return pattern;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/paths.h"
+#include "base/usual_rights.h"
 #include "checkpoint/content_hash.h"
 #include "hydrant/error.h"
 
@@ -86,6 +87,7 @@ void StateCache::Make(const std::string& key) {
   header.resize(kHeaderBytes);
   int error = posix_fallocate(file_, 0, static_cast<off_t>(bytes_));
   if (error == 0 && pwrite(file_, header.data(), header.size(), 0) != static_cast<ssize_t>(header.size())) error = EIO;
+  if (error == 0 && fchmod(file_, base::UsualRights(0666)) != 0) error = errno;
   if (error == 0 && std::rename(name.c_str(), path_.c_str()) != 0) error = errno;
   close(file_);
   file_ = -1;

@@ -28,6 +28,11 @@ std::vector<Matrix> StatesOf(int64_t rows, float first) {
   return states;
 }
 
+std::filesystem::perms UsualPermissions(const std::string& folder) {
+  std::ofstream(folder + "/any");
+  return std::filesystem::status(folder + "/any").permissions();
+}
+
 TEST(StateCache, GivesBackWhatItWasGivenAsBFloat16) {
   const test::TempDir dir;
   {
@@ -37,6 +42,7 @@ TEST(StateCache, GivesBackWhatItWasGivenAsBFloat16) {
     cache.Write(1, states, 4);
     EXPECT_EQ(cache.num_kept(), 1);
     EXPECT_EQ(std::filesystem::file_size(cache.path()), StateCache::BytesFor(kSegments, kNumbers));
+    EXPECT_EQ(std::filesystem::status(cache.path()).permissions(), UsualPermissions(dir.path()));
   }
   const StateCache again(dir.path(), "key", kSegments, kNumbers);
   const std::vector<Matrix> written = StatesOf(6, 0);

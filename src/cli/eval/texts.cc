@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/text_bytes.h"
 #include "cli/flags/values.h"
 #include "cli/terminal/standard_input.h"
 #include "hydrant/error.h"
@@ -147,6 +148,7 @@ std::vector<std::string> SplitAtBlankLines(const std::string& text) {
 std::vector<std::vector<int32_t>> ReadTexts(const load::LoadedModel& loaded, const TextOptions& options) {
   if (!loaded.tokenizer) throw UserError(loaded.options.model + ": has no tokenizer.json or tokenizer.model");
   const std::string content = options.file.empty() ? ReadStdin() : base::ReadTextFile(options.file, kMaxInputBytes);
+  base::CheckIsText(content, options.file.empty() ? "stdin" : options.file);
   const bool lines = options.split == "jsonl" || (options.split == "auto" && options.file.ends_with(".jsonl"));
   if (!lines && !options.field.empty()) {
     throw UserError("--field is for JSONL only", "add --split jsonl, or leave it out");

@@ -21,7 +21,7 @@ struct Spelling {
 };
 
 // Flags that are not the option's name with dashes.
-constexpr std::array<Spelling, 24> kSpellings{{
+constexpr std::array<Spelling, 26> kSpellings{{
     {"AcceptOptions::rule", "--accept"},
     {"ChatMessage::system", "--system"},
     {"BeamOptions::width", "--beam-width"},
@@ -36,6 +36,8 @@ constexpr std::array<Spelling, 24> kSpellings{{
     {"RunOptions::replace", "--force"},
     {"RunOptions::row_tokens", "--seq-len"},
     {"RunOptions::rows", "--batch-size"},
+    {"RunOptions::template_name", "--template"},
+    {"RunOptions::learns_prompts", "--learn"},
     {"TrainHeadsOptions::heads", "--arch"},
     {"HeadShape::arch", "--arch"},
     {"HeadShape::num_heads", "--heads"},

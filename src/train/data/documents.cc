@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/text_bytes.h"
 #include "base/text_parts.h"
 #include "hydrant/error.h"
 
@@ -171,16 +172,6 @@ bool IsCut(const JsonView& value) {
   return reason == "length" || reason == "context";
 }
 
-// What would be read as if it were text.
-void RefuseOtherBytes(std::string_view content, const std::string& name) {
-  if (content.starts_with("\x1f\x8b")) {
-    throw FileError(name, "is packed by gzip, expected text or JSON", "unpack it with gunzip");
-  }
-  if (content.starts_with("\xff\xfe") || content.starts_with("\xfe\xff")) {
-    throw FileError(name, "is text in UTF-16, expected UTF-8", "convert it with iconv -f UTF-16 -t UTF-8");
-  }
-}
-
 }  // namespace
 
 std::string_view FirstPiece(std::string_view text, size_t most) {
@@ -207,7 +198,7 @@ void SplitFile(std::string_view content, const std::string& name, const std::fun
                         std::to_string(kMostFileBytes >> 20) + " MB are read",
                     "split it into several files");
   }
-  RefuseOtherBytes(content, name);
+  base::CheckIsText(content, name);
   if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
   const std::string_view text = Trimmed(content);
   if (text.empty()) throw FileError(name, "is empty, expected text or JSON to train on");

@@ -103,9 +103,7 @@ TEST(SplitFileTest, LongDocumentsComeInPieces) {
 TEST(SplitFileTest, EmptyFilesOtherBytesAndHugeValuesAreRefused) {
   ExpectRefused([] { PartsOf(""); }, "f: is empty, expected text or JSON");
   ExpectRefused([] { PartsOf("\xef\xbb\xbf \n"); }, "f: is empty");
-  ExpectRefused([] { PartsOf("\x1f\x8b\x08 and more"); }, "f: is packed by gzip, expected text or JSON");
-  ExpectRefused([] { PartsOf(std::string_view("\xff\xfe[\0", 4)); }, "f: is text in UTF-16, expected UTF-8");
-  ExpectRefused([] { PartsOf(std::string_view("\xfe\xff\0[", 4)); }, "f: is text in UTF-16, expected UTF-8");
+  ExpectRefused([] { PartsOf("\x1f\x8b\x08 and more"); }, "f: is packed by gzip, expected text or JSON in UTF-8");
   const std::string huge = "{\"text\": \"" + std::string(kMostJsonBytes, 'x') + "\"}";
   ExpectRefused([&] { PartsOf("{\"text\": \"a\"}\n" + huge); },
                 "f line 2: has a value of 16777228 bytes, at most 16777216");

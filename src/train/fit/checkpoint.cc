@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "base/json.h"
+#include "base/json_difference.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/tensor_source.h"
 #include "hydrant/error.h"
-#include "train/fit/run_settings.h"
 
 namespace hydrant::train {
 namespace {
@@ -33,8 +33,17 @@ std::vector<Part> PartsOf(const std::vector<TrainedPart>& trained) {
 }
 
 void CheckSettings(const std::string& path, const base::Json& found, const base::Json& expected) {
-  const std::optional<SettingDifference> difference = FirstDifference(found, expected);
-  if (!difference) return;
+  // Most of what changes the data's hash has a name of its own.
+  base::Json named = expected;
+  named.erase("data");
+  const std::optional<base::JsonDifference> difference = base::FirstDifference(found, named);
+  if (!difference && !base::FirstDifference(found, expected)) return;
+  if (!difference) {
+    throw FileError(path,
+                    "was written by a run over other text (RunOptions::data, RunOptions::template_name or "
+                    "RunOptions::learns_prompts)",
+                    "repeat the settings of that run, or begin a new one in another folder");
+  }
   throw FileError(path,
                   "was written by a run with '" + difference->name + "' " + base::DumpJson(difference->found) +
                       ", and this one has " + base::DumpJson(difference->expected),

@@ -11,10 +11,10 @@
 #include <string>
 
 #include "base/json.h"
+#include "base/json_difference.h"
 #include "base/thread_pool.h"
 #include "hydrant/error.h"
 #include "train/fit/lm_loss.h"
-#include "train/fit/run_settings.h"
 
 namespace hydrant::train {
 namespace {
@@ -40,8 +40,8 @@ void CheckSameSettings(parallel::Communicator& ranks, const base::Json& settings
   ranks.Broadcast(parallel::BytesOf(std::span(&size, 1)), 0);
   first.resize(static_cast<size_t>(size));
   ranks.Broadcast(parallel::BytesOf(std::span(first)), 0);
-  const std::optional<SettingDifference> difference =
-      FirstDifference(base::ParseJson(first, "settings of rank 0"), settings);
+  const std::optional<base::JsonDifference> difference =
+      base::FirstDifference(base::ParseJson(first, "settings of rank 0"), settings);
   if (!difference) return;
   throw UserError("rank " + std::to_string(ranks.rank()) + " has '" + difference->name + "' " +
                       base::DumpJson(difference->expected) + ", and rank 0 has " + base::DumpJson(difference->found),

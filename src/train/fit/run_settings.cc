@@ -17,23 +17,6 @@ Precision PrecisionNamed(const std::string& name) {
   return cpu.amx || (cpu.avx512 && !cpu.slow_bf16_dots) ? Precision::kBF16 : Precision::kF32;
 }
 
-std::optional<SettingDifference> FirstDifference(const Json& found, const Json& expected) {
-  if (found == expected) return std::nullopt;
-  const bool are_objects = found.is_object() && expected.is_object();
-  const bool are_lists = found.is_array() && expected.is_array() && found.size() == expected.size();
-  if (!are_objects && !are_lists) return SettingDifference{"", found, expected};
-  for (const auto& [key, value] : expected.items()) {
-    const Json theirs = are_lists ? found[std::stoul(key)] : found.contains(key) ? found.at(key) : Json();
-    std::optional<SettingDifference> difference = FirstDifference(theirs, value);
-    if (!difference) continue;
-    const std::string own = are_lists ? "[" + key + "]" : key;
-    const bool is_joined = difference->name.empty() || difference->name.starts_with('[');
-    difference->name = own + (is_joined ? "" : ".") + difference->name;
-    return difference;
-  }
-  return std::nullopt;
-}
-
 std::string FolderNameOf(std::string arch) {
   if (const size_t at = arch.find("++"); at != std::string::npos) arch.replace(at, 2, "_pp");
   return arch;
