@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/text_bytes.h"
 #include "base/text_parts.h"
 #include "hydrant/error.h"
 
@@ -60,6 +61,22 @@ Prompt PromptOfMessages(const JsonView& list) {
   return prompt;
 }
 
+Prompt PromptOfEveryTurn(const JsonView& list, std::string_view role_key, std::string_view text_key) {
+  Prompt prompt;
+  for (size_t i = 0; i < list.Size(); ++i) {
+    const JsonView message = list.At(i), role = message.At(role_key);
+    const std::string name = role.String();
+    if (name == "human" || name == "user") {
+      prompt.turns.push_back(TextOf(message.At(text_key)));
+    } else if (name == "system") {
+      if (!prompt.turns.empty()) role.Fail("\"system\" before the user's first text only");
+      prompt.before.push_back({.role = name, .content = message.At(text_key).String()});
+    }
+  }
+  if (prompt.turns.empty()) list.Fail("a text of the user");
+  return prompt;
+}
+
 // Which key of `object` holds the prompt, by the forms in their order; empty: none.
 std::string_view FormOf(const JsonView& object) {
   for (const std::string_view key : {"turns", "conversations", "messages", "instruction", "input", "prompt", "text"}) {
@@ -68,11 +85,13 @@ std::string_view FormOf(const JsonView& object) {
   return {};
 }
 
-Prompt PromptOf(const JsonView& value) {
+Prompt PromptOf(const JsonView& value, Asked asked) {
   if (value.is_string()) return {.before = {}, .turns = {TextOf(value)}};
   const std::string_view form = FormOf(value);
   if (form.empty()) value.Fail(kForms);
   if (form == "turns") return PromptOfTurns(value.At("turns"));
+  if (asked == Asked::kEveryTurn && form == "conversations") return PromptOfEveryTurn(value.At(form), "from", "value");
+  if (asked == Asked::kEveryTurn && form == "messages") return PromptOfEveryTurn(value.At(form), "role", "content");
   if (form == "conversations") return PromptOfConversations(value.At("conversations"));
   if (form == "messages") return PromptOfMessages(value.At("messages"));
   if (form != "instruction") return {.before = {}, .turns = {TextOf(value.At(form))}};
@@ -86,9 +105,10 @@ Prompt PromptOf(const JsonView& value) {
 
 class Parser {
  public:
-  explicit Parser(const std::string& name) : name_(name) {}
+  Parser(const std::string& name, Asked asked) : name_(name), asked_(asked) {}
 
   Suite Parse(std::string_view content) {
+    base::CheckIsText(content, name_);
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
     const std::string_view text = Trimmed(content);
@@ -113,7 +133,7 @@ class Parser {
     const std::string where = AtLine(name_, part.line);
     const base::Json json = base::ParseJson(part.text, where);
     const JsonView value(json, where);
-    Add(PromptOf(value), part);
+    Add(PromptOf(value, asked_), part);
     if (!suite_.form.empty()) return true;
     suite_.form = value.is_string() ? fmt::format("{} of texts", list)
                                     : fmt::format("{} of JSON objects with \"{}\"", list, FormOf(value));
@@ -137,21 +157,24 @@ class Parser {
   }
 
   const std::string& name_;
+  Asked asked_;
   Suite suite_;
 };
 
 }  // namespace
 
-Suite ParseSuite(std::string_view content, const std::string& name) { return Parser(name).Parse(content); }
+Suite ParseSuite(std::string_view content, const std::string& name, Asked asked) {
+  return Parser(name, asked).Parse(content);
+}
 
-Suite ReadSuite(const std::string& file) {
+Suite ReadSuite(const std::string& file, Asked asked) {
   const auto mapped = base::MappedFile::Open(file);
   const auto bytes = mapped->bytes();
   if (bytes.size() > kMaxSuiteBytes) {
     throw FileError(file, fmt::format("has {} MB, at most {} MB are read", bytes.size() >> 20, kMaxSuiteBytes >> 20),
                     "give a part of it");
   }
-  return ParseSuite({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file);
+  return ParseSuite({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file, asked);
 }
 
 }  // namespace hydrant::traffic

@@ -53,6 +53,23 @@ TEST(SuiteTest, ShareGptGivesTheHumansFirstText) {
   EXPECT_EQ(suite.prompts[1], (Prompt{.before = {}, .turns = {"q"}}));
 }
 
+TEST(SuiteTest, EveryTurnLeavesRepliesOut) {
+  const Suite suite =
+      ParseSuite(R"({"conversations": [{"from": "system", "value": "s"}, {"from": "human", "value": "q"},)"
+                 R"( {"from": "gpt", "value": "a"}, {"from": "human", "value": "again"}]})"
+                 "\n"
+                 R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"},)"
+                 R"( {"role": "user", "content": "r"}, {"role": "assistant", "content": "b"}]})",
+                 "suite", Asked::kEveryTurn);
+  ASSERT_EQ(suite.prompts.size(), 2U);
+  EXPECT_EQ(suite.prompts[0], (Prompt{.before = {{"system", "s"}}, .turns = {"q", "again"}}));
+  EXPECT_EQ(suite.prompts[1], (Prompt{.before = {}, .turns = {"q", "r"}}));
+  for (const char* bad : {R"({"messages": [{"role": "assistant", "content": "a"}]})", R"({"conversations": []})",
+                          R"({"messages": [{"role": "user", "content": "q"}, {"role": "system", "content": "s"}]})"}) {
+    EXPECT_THROW(static_cast<void>(ParseSuite(bad, "suite", Asked::kEveryTurn)), FileError) << bad;
+  }
+}
+
 TEST(SuiteTest, MessagesAreSentUpToTheUsersLast) {
   const Suite suite =
       ParseSuite(R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, )"
@@ -104,6 +121,7 @@ TEST(SuiteTest, ErrorsNameTheLineAndWhatWasExpected) {
   ExpectRefused("[{\"turns\": [\"a\"}", "");
   ExpectRefused("[\"\\", "");
   ExpectRefused("[" + std::string(100'000, '['), "");
+  ExpectRefused("\x1f\x8b\x08 and more", "is packed by gzip");
 }
 
 TEST(SuiteTest, PromptsAndFilesHaveLimits) {

@@ -7,13 +7,13 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -22,6 +22,7 @@
 
 #include "base/atomic_file.h"
 #include "base/json.h"
+#include "base/json_difference.h"
 #include "base/paths.h"
 #include "base/text_parts.h"
 #include "checkpoint/content_hash.h"
@@ -38,6 +39,7 @@
 #include "cli/terminal/terminal.h"
 #include "cli/train/train.h"
 #include "hydrant/error.h"
+#include "parallel/launch.h"
 #include "traffic/suite.h"
 
 namespace hydrant::cli {
@@ -47,8 +49,9 @@ using base::Json;
 
 constexpr const char* kDescription =
     "Let the base model answer prompts, and write its replies as ShareGPT conversations for 'hydrant train heads'.\n"
-    "Heads learn to guess what the base writes, so its own replies teach them best. Several turns are answered one by\n"
-    "one. Without a chat template a prompt is continued, and the line has \"text\".\n"
+    "Heads learn to guess what the base writes, so its own replies teach them best. Of a conversation every text of\n"
+    "the user is answered in turn, and the replies that stand there are left out. Without a chat template the first\n"
+    "text is continued, and the line has \"text\".\n"
     "A reply that is cut, by --max-tokens or the model's last position, is the last of its conversation. Its line has\n"
     "\"finish_reason\", and training does not learn that it ends.\n"
     "A reply depends on its prompt, the seed and the settings alone; --draft makes it faster, not different.";
@@ -74,7 +77,7 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
   FlagSet flags("hydrant train distill-data", kDescription, kExamples);
   AddModelFlags(flags, run.engine);
   flags.Text("--data", "FILE", &wanted.data,
-             "Prompts, in the forms of 'bench serve': ShareGPT, messages, Alpaca, lines");
+             "Prompts: conversations (ShareGPT, messages, MT-bench's turns), Alpaca, or a prompt a line");
   flags.Text("--out", "FILE", &wanted.out, "Conversations, a line of JSON each");
   flags.Switch("--resume", &wanted.resume, "Go on behind the last line of --out");
   flags.Switch("--force", &wanted.replace, "Begin anew where --out is there");
@@ -109,17 +112,13 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
   return true;
 }
 
-// Each process would write the same lines over those of the others. The names are those of parallel::FindLaunch, whose
-// library needs MPI, which this command does not.
+// Each process would write the same lines over those of the others.
 void RefuseSeveralProcesses() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const char* size = std::getenv(name);
-    if (size == nullptr || std::strtol(size, nullptr, 10) <= 1) continue;
-    throw UserError(
-        fmt::format("a launcher has started {} processes ({}), and 'hydrant train distill-data' runs in one", size,
-                    name),
-        "start it without mpirun; --sequences answers several prompts together");
-  }
+  const parallel::Launch launch = parallel::FindLaunch();
+  if (launch.size == 1) return;
+  throw UserError(fmt::format("a launcher has started {} processes ({}), and 'hydrant train distill-data' runs in one",
+                              launch.size, launch.variable),
+                  "start it without mpirun; --sequences answers several prompts together");
 }
 
 void RefuseTheSameFile(const Wanted& wanted) {
@@ -167,7 +166,9 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  size_t num_done() const { return next_; }  // prompts whose lines are there
+  size_t num_done() const { return next_; }             // prompts whose lines are there
+  int64_t num_written() const { return num_written_; }  // lines of this run
+  int64_t num_cut() const { return num_cut_; }          // of those, ones whose last reply has no end
   // The line of a prompt; null: it has none. Written once those before it are.
   void Add(size_t prompt, Json line) {
     waiting_.emplace(prompt, std::move(line));
@@ -175,6 +176,8 @@ class OutputFile {
       Json& next = waiting_.begin()->second;
       if (!next.is_null() && !has_lines_) next["settings"] = settings_;
       has_lines_ = has_lines_ || !next.is_null();
+      num_written_ += next.is_null() ? 0 : 1;
+      num_cut_ += next.contains("finish_reason") ? 1 : 0;
       const std::string text = next.is_null() ? "" : base::DumpJson(next) + "\n";
       if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) Fail();
       waiting_.erase(waiting_.begin());
@@ -217,14 +220,12 @@ class OutputFile {
   }
 
   void CheckSettings(const base::JsonView& line, const std::string& where) const {
-    const base::JsonView found = line.At("settings");
-    for (const auto& [key, value] : settings_.items()) {
-      if (found.Has(key) && found.At(key).raw() == value) continue;
-      throw FileError(where,
-                      fmt::format("was written by a run with '{}' {}, and this one has {}", key,
-                                  found.Has(key) ? base::DumpJson(found.At(key).raw()) : "null", base::DumpJson(value)),
-                      "repeat the settings of that run, or begin anew in another file");
-    }
+    const std::optional<base::JsonDifference> difference = base::FirstDifference(line.At("settings").raw(), settings_);
+    if (!difference) return;
+    throw FileError(where,
+                    fmt::format("was written by a run with '{}' {}, and this one has {}", difference->name,
+                                base::DumpJson(difference->found), base::DumpJson(difference->expected)),
+                    "repeat the settings of that run, or begin anew in another file");
   }
 
   std::string path_;
@@ -232,6 +233,7 @@ class OutputFile {
   bool has_lines_ = false;
   std::FILE* file_ = nullptr;
   size_t next_ = 0;
+  int64_t num_written_ = 0, num_cut_ = 0;
   std::map<size_t, Json> waiting_;  // of later prompts than the next
 };
 
@@ -258,9 +260,7 @@ class Distiller {
   }
 
   int64_t num_tokens() const { return num_tokens_; }
-  int64_t num_answered() const { return num_answered_; }
   int64_t num_refused() const { return num_refused_; }
-  int64_t num_cut() const { return num_cut_; }
 
  private:
   // A prompt whose turns are answered one after another.
@@ -340,8 +340,6 @@ class Distiller {
       ++num_refused_;
       PrintWarnings({fmt::format("prompt {}: {}", conversation.prompt + 1, refusal)});
     }
-    if (has_reply) ++num_answered_;
-    if (!conversation.cut.empty()) ++num_cut_;
     out_.Add(conversation.prompt, has_reply ? LineOf(conversation) : Json());
   }
 
@@ -369,7 +367,7 @@ class Distiller {
   OutputFile& out_;
   std::string template_;
   size_t next_;  // prompt
-  int64_t num_done_ = 0, num_answered_ = 0, num_refused_ = 0, num_cut_ = 0, num_tokens_ = 0;
+  int64_t num_done_ = 0, num_refused_ = 0, num_tokens_ = 0;
   std::string failure_;  // of writing
 };
 
@@ -380,7 +378,7 @@ int DistillData(const std::vector<std::string>& args) {
   if (!ParseFlags(args, wanted)) return kExitOk;
   RefuseSeveralProcesses();
   RefuseTheSameFile(wanted);
-  const traffic::Suite suite = traffic::ReadSuite(wanted.data);
+  const traffic::Suite suite = traffic::ReadSuite(wanted.data, traffic::Asked::kEveryTurn);
   wanted.run.engine.stop = StopFlag();
   wanted.run.engine.max_running = wanted.sequences;
   wanted.run.engine.on_pack = PackProgress();
@@ -394,15 +392,15 @@ int DistillData(const std::vector<std::string>& args) {
     Print(base::DumpJson({{"out", wanted.out},
                           {"prompts", suite.prompts.size()},
                           {"before", before},
-                          {"answered", distiller.num_answered()},
-                          {"cut", distiller.num_cut()},
+                          {"answered", out.num_written()},
+                          {"cut", out.num_cut()},
                           {"refused", distiller.num_refused()},
                           {"tokens", distiller.num_tokens()},
                           {"stopped", Interrupted()}}) +
           "\n");
   } else {
     Print(fmt::format("{}: {} prompts answered, {} with a cut reply, {} refused, {} tokens\n", EscapedName(wanted.out),
-                      distiller.num_answered(), distiller.num_cut(), distiller.num_refused(), distiller.num_tokens()));
+                      out.num_written(), out.num_cut(), distiller.num_refused(), distiller.num_tokens()));
   }
   if (!Interrupted()) return kExitOk;
   PrintError("Stopped; --resume goes on.\n");

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "parallel/communicator.h"
+#include "parallel/launch.h"
 
 namespace hydrant::parallel {
 
@@ -17,13 +18,6 @@ std::unique_ptr<Communicator> MakeCommunicator(const std::string& kind, const Co
 // The last call of a program that had a communicator: where one was left by an exception, the other ranks end too, by
 // this exit code. What the program has to say must be written before.
 void LeaveRanks(int exit_code);
-
-// How many processes a launcher says that it has started, by what it sets in the environment. 1: no launcher.
-struct Launch {
-  int size = 1;
-  std::string variable = {};  // that says so
-};
-Launch FindLaunch();
 
 // Of mpi_ranks.cc, or of no_mpi.cc in builds without MPI.
 std::unique_ptr<Communicator> MakeMpiRanks(const CommunicatorOptions& options, const Launch& launch);
