@@ -121,6 +121,10 @@ class PanelDrawer {
     }
     if (path.empty()) return;
     const size_t style = index % kColors.size();
+    if (path.find('L') == std::string::npos) {
+      svg += "<circle r=\"2.5\" fill=\"" + std::string(kColors[style]) + "\" cx=\"" + Place(last_x) + "\" cy=\"" +
+             Place(last_y) + "\"/>\n";
+    }
     svg += "<path fill=\"none\" stroke-width=\"1.8\" stroke=\"" + std::string(kColors[style]) +
            "\" stroke-dasharray=\"" + kDashes[style] + "\" d=\"" + path + "\"/>\n";
     svg += Text(last_x + 6, last_y + 4, "start", curve.name, "");

@@ -30,6 +30,13 @@ TEST(Plot, CurvesGoFromCornerToCorner) {
   EXPECT_THAT(svg, HasSubstr("a &amp; b"));
 }
 
+TEST(Plot, AFirstPointIsSeen) {
+  const Panel panel{.title = "t", .x_label = "step", .curves = {{"one", {{5, 2}}}, {"two", {{5, 1}, {6, 3}}}}};
+  const std::string svg = SvgOf(std::span(&panel, 1));
+  EXPECT_THAT(svg, HasSubstr("<circle r=\"2.5\""));
+  EXPECT_EQ(svg.find("<circle"), svg.rfind("<circle"));
+}
+
 TEST(Plot, WhatIsNoNumberIsLeftOut) {
   const Panel panels[] = {{.title = "nothing", .x_label = "", .curves = {{"a", {{0, NAN}}}, {"b", {}}}},
                           {.title = "one", .x_label = "", .curves = {{"a", {{1, 2}, {2, INFINITY}}}}}};

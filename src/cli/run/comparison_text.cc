@@ -120,6 +120,12 @@ std::string LeftOut(const Comparison& comparison, size_t tried, size_t again) {
   return text + fmt::format("; {} {} slower (all with --json).\n", slower, slower == 1 ? "was" : "were");
 }
 
+// Trees that were not chosen by the user are left out where they do not pay; weak heads may then do nothing at all.
+std::string WhyNothing(const EngineInfo& info, const Comparison& comparison) {
+  if (info.drafter == "none" || comparison.drafted.figures.drafted_per_step >= 0.05) return {};
+  return "Drafting does not pay here, so hardly anything was drafted; --tree mc_sim_7b_63 drafts at every step.\n";
+}
+
 }  // namespace
 
 std::string ComparisonText(const EngineInfo& info, const Comparison& comparison, size_t num_tokens) {
@@ -138,7 +144,8 @@ std::string ComparisonText(const EngineInfo& info, const Comparison& comparison,
   return Table(rows, width) + SpeedupRows(comparison, width) + LeftOut(comparison, tried.size(), again.size()) +
          names.key() +
          fmt::format("All {} tokens are equal. Medians of {} runs each, in turn; {} threads, {}; used: {}.\n",
-                     num_tokens, comparison.rounds, info.threads, info.cpu_target, used);
+                     num_tokens, comparison.rounds, info.threads, info.cpu_target, used) +
+         WhyNothing(info, comparison);
 }
 
 }  // namespace hydrant::cli

@@ -2,6 +2,7 @@
 #include "cli/train/run_flags.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -265,9 +266,21 @@ RunConsole::RunConsole(train::RunOptions& options, parallel::Communicator& ranks
   options.on_progress = [this](const train::TrainProgress& now) {
     if (!now.text.empty()) words_ = now.text;
     const double share = static_cast<double>(now.step) / static_cast<double>(now.steps);
-    progress_.Update(share, fmt::format("step {} of {}, {:.0f} tokens/s, {} left, {}", now.step, now.steps,
-                                        now.tokens_per_second, train::TimeText(now.seconds_left), words_));
+    const std::string note = fmt::format("step {} of {}, {:.0f} tokens/s, {} left, {}", now.step, now.steps,
+                                         now.tokens_per_second, train::TimeText(now.seconds_left), words_);
+    progress_.Update(share, note);
+    TellInFile(note);
   };
+}
+
+// Logs of jobs have no terminal.
+void RunConsole::TellInFile(const std::string& note) {
+  constexpr std::chrono::seconds kBetween{30};
+  if (isatty(STDERR_FILENO) == 1) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_told_ < kBetween) return;
+  last_told_ = now;
+  PrintError(note + "\n");
 }
 
 int RunConsole::End(const train::RunReport& report, const std::function<void()>& print) {

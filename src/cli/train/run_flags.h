@@ -2,6 +2,7 @@
 // Flags that all training runs have, and what a terminal sees of a run.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -58,9 +59,12 @@ class RunConsole {
   int End(const train::RunReport& report, const std::function<void()>& print);
 
  private:
+  void TellInFile(const std::string& note);
+
   Progress progress_{"training"};
   parallel::Communicator& ranks_;
   std::string words_;
+  std::chrono::steady_clock::time_point last_told_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace hydrant::cli

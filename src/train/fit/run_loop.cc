@@ -106,10 +106,19 @@ RunReport RunLoop::Run(Trainee& trainee, const RunData& data, std::vector<Traine
   start_ = std::chrono::steady_clock::now();
   if (options_.eval_every > 0 && data.held_out.empty())
     Warn("the text is too short to hold some of it out: nothing is measured");
+  for (const TrainedPart& part : parts_) WarnOfWarmup(part);
   if (options_.resume && is_first_) CatchUp(trainee, data);
   Loop(trainee, data);
   report_.seconds = Seconds();
   return report_;
+}
+
+void RunLoop::WarnOfWarmup(const TrainedPart& part) const {
+  const Schedule& schedule = part.trained->schedule();
+  if (schedule.warmup_steps < schedule.total_steps) return;
+  Warn(part.name + ": " + std::to_string(schedule.total_steps) + " steps, and the learning rate rises for " +
+       std::to_string(schedule.warmup_steps) +
+       ", so it never reaches its peak; take more text, more epochs or a smaller Recipe::warmup_steps");
 }
 
 // The checkpoint of a run that was there makes room for one of this run, in one moment: it is there whole where this

@@ -75,6 +75,7 @@ class RunLoop {
   void PrepareFolder(const std::vector<std::string>& made, const std::vector<std::string>& read);
   RunDataOptions DataOptions() const;
   void ReplaceOldRun() const;
+  void WarnOfWarmup(const TrainedPart& part) const;
   void Loop(Trainee& trainee, const RunData& data);
   bool StopIsWanted() const;
   bool IsMeasured(const RunData& data) const;  // after the steps that are done

@@ -229,8 +229,8 @@ class Run : public Trainee {
     }
     auto cache = std::make_unique<StateCache>(options_.cache.empty() ? loop_.record() : options_.cache,
                                               base::DumpJson(cache_key_), segments, StateNumbers());
-    loop_.Note("hidden states: " + base::MemoryText(bytes) + " in " + cache->path() + ", there are " +
-               std::to_string(cache->num_kept()) + " of " + std::to_string(segments.size()) + " texts");
+    loop_.Note("hidden states: " + base::MemoryText(bytes) + " in " + cache->path() + "; those of " +
+               std::to_string(cache->num_kept()) + " of " + std::to_string(segments.size()) + " texts are there");
     return cache;
   }
 

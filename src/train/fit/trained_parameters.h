@@ -31,6 +31,7 @@ class TrainedParameters {
   Parameters& parameters() { return parameters_; }
   const Parameters& parameters() const { return parameters_; }
   AdamW& optimizer() { return optimizer_; }
+  const Schedule& schedule() const { return schedule_; }
 
  private:
   Parameters parameters_;
