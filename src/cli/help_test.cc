@@ -5,6 +5,7 @@
 
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/program.h"
@@ -77,6 +78,27 @@ TEST(HelpTest, RunHelpBeginsWithSixFlags) {
   for (const std::string& flag : flags) EXPECT_EQ(help.find("\n  " + flag + " ", second), std::string::npos) << flag;
 }
 
+#if HYDRANT_HAS_TRAINING
+TEST(HelpTest, WordsOfOtherTrainersAreTranslated) {
+  const std::pair<const char*, const char*> of_training[] = {
+      {"--learning_rate", "--lr"},
+      {"--num-train-epochs", "--epochs"},
+      {"--model", "--base"},
+      {"--max-seq-len", "--seq-len"},
+      {"--eval-steps", "--eval-every"},
+      {"--medusa-num-heads", "--heads"},
+      {"--output-dir", "--out"},
+      {"--dataset", "--data"},
+      {"--per_device_train_batch_size", "--batch-size"},
+  };
+  for (const auto& [theirs, ours] : of_training) {
+    ExpectRefused({"train", "heads", theirs, "x"}, std::string(theirs) + " is " + ours + " here");
+  }
+  ExpectRefused({"train", "heads", "--bf16"}, "--bf16 is --precision here (auto, f32 or bf16)");
+  ExpectRefused({"train", "heads", "--max-steps", "9"}, "--max-steps is --tokens here (times --epochs");
+}
+#endif
+
 TEST(HelpTest, WordsOfOtherProgramsAreTranslated) {
   ExpectRefused({"run", "-m", Model(), "-p", "x", "-n", "5"}, "unknown flag '-m'\nhint:  -m is --model here");
   ExpectRefused({"run", "-p", "x"}, "-p is --prompt here");
@@ -90,6 +112,8 @@ TEST(HelpTest, WordsOfOtherProgramsAreTranslated) {
   ExpectRefused({"tokenize", "--model", Model(), "some text"}, "a text follows --text");
   ExpectRefused({"detokenize", "--model", Model(), "[1,2]"}, "a list of ids follows --ids");
   ExpectRefused({"eval", "ppl", "--model", Model(), "--ctx-size", "64"}, "--ctx-size is --context here");
+  ExpectRefused({"train", "distill-data", "--base", "x"}, "--base is --model here");
+  ExpectRefused({"finetune"}, "that is 'hydrant train heads' here");
   ExpectRefused({"generate", "--model", Model()}, "unknown command 'generate'\nhint:  that is 'hydrant run' here");
   ExpectRefused({"chat"}, "that is 'hydrant run' here");
   ExpectRefused({"server"}, "that is 'hydrant serve' here");

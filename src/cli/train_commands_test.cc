@@ -53,7 +53,7 @@ TEST(TrainCommandsTest, MakesFoldersThatDraft) {
   HYDRANT_NEED_TRAINING();
   const TempDir dir;
   const std::string text = dir.Write("story.txt", Story(80));
-  const Outcome trained = Hydrant(TrainArgs(dir, {"--arch", "hydra++,medusa,eagle,eagle3,redrafter", "--data", text,
+  const Outcome trained = Hydrant(TrainArgs(dir, {"--arch", "hydra_pp,medusa,eagle-1,eagle-3,redrafter", "--data", text,
                                                   "--eval-every", "2", "--eval-tokens", "8"}));
   ASSERT_EQ(trained.code, 0) << trained.err;
   EXPECT_THAT(trained.out, AllOf(HasSubstr("hydra_pp: hydra++, loss"), HasSubstr("tokens per step")));
@@ -161,8 +161,8 @@ TEST(TrainCommandsTest, GoesOnWithTheSameRunOnly) {
   HYDRANT_NEED_TRAINING();
   const TempDir whole;
   const std::string text = whole.Write("story.txt", Story(80));
-  const auto run = [&](const TempDir& dir, const Words& more) {
-    Words args = TrainArgs(dir, {"--arch", "medusa", "--data", text, "--heads", "1", "--epochs", "4"});
+  const auto run = [&](const TempDir& dir, const Words& more, const char* archs = "hydra,medusa") {
+    Words args = TrainArgs(dir, {"--arch", archs, "--data", text, "--heads", "1", "--epochs", "4"});
     args.insert(args.end(), more.begin(), more.end());
     return Hydrant(args);
   };
@@ -174,9 +174,14 @@ TEST(TrainCommandsTest, GoesOnWithTheSameRunOnly) {
   const Outcome other = run(whole, {"--resume", "--seed", "2"});
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, AllOf(HasSubstr("'seed' 1"), HasSubstr("this one has 2")));
+  const Outcome elsewhere = run(whole, {"--resume", "--data", whole.Write("other.txt", Story(70))});
+  EXPECT_EQ(elsewhere.code, 2);
+  EXPECT_THAT(elsewhere.err, HasSubstr("was written by a run over other text (--data, --template or --learn)"));
   const std::string checkpoint = "/heads/training/checkpoint.safetensors";
   const std::string before = ReadBack(whole.path() + checkpoint);
-  EXPECT_EQ(run(whole, {"--resume"}).code, 0);
+  const Outcome done = run(whole, {"--resume", "--json"}, "medusa,hydra");  // their order is no setting
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_TRUE(JsonOf(done).at("heads").at(0).at("loss").is_null());
   EXPECT_EQ(ReadBack(whole.path() + checkpoint), before) << "a run that is done is left as it is";
   ASSERT_EQ(run(whole, {"--force"}).code, 0);
   EXPECT_EQ(ReadBack(whole.path() + checkpoint), before) << "the same run, the same numbers";
@@ -333,6 +338,19 @@ TEST(TrainCommandsTest, ACutReplyIsMarkedAndEndsItsConversation) {
   const Json line = base::ParseJson(ReadBack(out), out);
   EXPECT_FALSE(line.contains("finish_reason"));
   EXPECT_EQ(line.at("conversations").size(), 4U);
+}
+
+TEST(TrainCommandsTest, EveryTurnOfAConversationIsAnsweredAnew) {
+  const TempDir dir;
+  const std::string out = dir.path() + "/out.jsonl";
+  const std::string prompts = dir.Write(
+      "p.jsonl", R"({"conversations": [{"from": "human", "value": "Hello."}, {"from": "gpt", "value": "theirs"},)"
+                 R"( {"from": "human", "value": "Thank you."}]})");
+  ASSERT_EQ(Hydrant(DistillArgs(prompts, out, {"--temperature", "0"})).code, 0);
+  const Json turns = base::ParseJson(ReadBack(out), out).at("conversations");
+  ASSERT_EQ(turns.size(), 4U);
+  EXPECT_EQ(turns[2].at("value"), "Thank you.");
+  EXPECT_NE(turns[1].at("value"), "theirs");
 }
 
 // At this temperature some replies are a byte of a longer character.

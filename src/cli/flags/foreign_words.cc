@@ -26,8 +26,8 @@ constexpr std::string_view kOwnContext =
 constexpr std::array kFlags = {
     Meaning{"-m --model --model-path --model-name --model-name-or-path --model-id --model-dir --base-model "
             "--base-model-path "
-            "--pretrained-model-name-or-path --checkpoint --ckpt --ckpt-dir --tokenizer --tokenizer-path",
-            "--model PATH IN", ""},
+            "--base --pretrained-model-name-or-path --checkpoint --ckpt --ckpt-dir --tokenizer --tokenizer-path",
+            "--model --base PATH IN", ""},
     Meaning{"-md --model-draft --draft-model --draft-model-path --spec-draft-model --speculative-model "
             "--assistant-model --medusa --medusa-model --medusa-path --hydra --hydra-path --hydra-model --heads "
             "--heads-path --ea-model-path --adapter-path",
@@ -43,9 +43,27 @@ constexpr std::array kFlags = {
             "--max-completion-tokens --max-output-tokens --max-gen-len --max-gen-toks --max-length --length "
             "--steps --max-steps",
             "--max-tokens", ""},
+    Meaning{"--steps --max-steps --max-train-steps --train-steps --num-steps --num-train-steps", "--tokens",
+            "times --epochs, a run goes over so many"},
+    Meaning{"--learning-rate --peak-lr --max-lr", "--lr", ""},
+    Meaning{"--num-train-epochs --num-epochs --n-epochs --max-epochs --epoch", "--epochs", ""},
+    Meaning{"--warmup --num-warmup-steps --warmup-ratio --warmup-iters", "--warmup-steps", ""},
+    Meaning{"--wd --decay", "--weight-decay", ""},
+    Meaning{"--grad-clip --clip-grad --max-grad-norm --gradient-clipping", "--clip", ""},
+    Meaning{"--eval-steps --eval-interval --eval-freq --evaluation-steps", "--eval-every", ""},
+    Meaning{"--save-steps --save-interval --save-freq --checkpoint-every", "--save-every", ""},
+    Meaning{"--logging-steps --log-interval --log-freq --log-steps", "--log-every", ""},
+    Meaning{"--resume-from-checkpoint --resume-from --continue", "--resume", ""},
+    Meaning{"--bf16 --fp16 --fp32 --mixed-precision --amp --tf32", "--precision", "auto, f32 or bf16"},
+    Meaning{"--num-heads --n-heads --medusa-num-heads --hydra-num-heads --num-draft-heads", "--heads", ""},
+    Meaning{"--num-layers --n-layers --medusa-num-layers --hydra-num-layers", "--layers", ""},
+    Meaning{"-b --batch --train-batch-size --per-device-train-batch-size --micro-batch-size --global-batch-size",
+            "--batch-size", ""},
+    Meaning{"--gradient-accumulation-steps --grad-accum", "", "a step has --batch-size rows at once"},
     Meaning{"-c --ctx-size --n-ctx --num-ctx --ctx --context-size --context-length --context-len --max-context "
-            "--max-model-len --max-seq-len --max-seq-length --seq-len --max-position-embeddings --context",
-            "--context", kOwnContext},
+            "--max-model-len --max-seq-len --max-seq-length --seq-len --max-position-embeddings --context --cutoff-len "
+            "--model-max-length",
+            "--seq-len --context", kOwnContext},
     Meaning{"-t --n-threads --num-threads --nthreads --nproc --cpu-threads --threads-batch -tb --omp-num-threads "
             "--cores -j",
             "--threads", ""},
@@ -94,7 +112,9 @@ constexpr std::array kFlags = {
     Meaning{"--add-special-tokens --bos", "--add-bos", ""},
     Meaning{"--no-add-special-tokens --no-add-bos", "--no-bos", ""},
     Meaning{"--skip-special-tokens --remove-special", "--skip-special", ""},
-    Meaning{"--dataset --data --data-path --corpus --wikitext", "--text", ""},
+    Meaning{"--dataset --data --data-path --corpus --wikitext --dataset-name --dataset-path --train-file --train-data "
+            "--training-data --train-data-path --train-dataset --prompts --suite",
+            "--text --data", ""},
     Meaning{"-i --interactive --interactive-first -cnv --conversation --chat", "",
             "'hydrant run' without a prompt is a chat, in a terminal"},
     Meaning{"-hf --hf-repo -hfr --hf-file -mu --model-url --hub --repo --repo-id --revision", "",
@@ -137,7 +157,8 @@ constexpr std::array kCommandsElsewhere = {
     Meaning{"trees choices presets", "tree list", ""},
     Meaning{"pull download fetch get hub", "",
             "hydrant downloads nothing: 'hf download ORG/NAME --local-dir DIR', then 'hydrant run --model DIR'"},
-    Meaning{"train finetune fine-tune fit", "", "this version trains no heads"},
+    Meaning{"finetune fine-tune fit training", "train heads", ""},
+    Meaning{"distill distill-data self-distill", "train distill-data", ""},
     Meaning{"version", "--version", ""},
     Meaning{"usage commands", "--help", ""},
 };
@@ -168,9 +189,9 @@ std::string HintOf(const Meaning& meaning, std::string_view flag, std::span<cons
   for (const std::string_view ours : flags) {
     if (!Lists(meaning.ours, ours)) continue;
     if (!ours.starts_with("-")) return fmt::format("{} stands there without a flag: leave out {}", ours, flag);
-    const std::string also = meaning.ours == "--temperature" || ours == "--accept"
-                                 ? (meaning.sentence.empty() ? "" : fmt::format(" ({})", meaning.sentence))
-                                 : "";
+    constexpr std::array<std::string_view, 4> kWithSentence = {"--temperature", "--accept", "--tokens", "--precision"};
+    const bool tells = std::ranges::find(kWithSentence, ours) != kWithSentence.end() && !meaning.sentence.empty();
+    const std::string also = tells ? fmt::format(" ({})", meaning.sentence) : "";
     return fmt::format("{} is {} here{}", flag, ours, also);
   }
   return std::string(meaning.sentence);

@@ -235,6 +235,17 @@ void CheckPruning(const FlagSet& flags, const Wanted& wanted) {
                   "any heads draft fewer tokens by 'hydrant run --draft-vocab', without training");
 }
 
+// Other names that kinds have, in papers and as folders.
+std::string ArchOf(const std::string& text) {
+  if (text == "medusa2" || text == "medusa-2") {
+    throw UserError("--arch is " + text, "'hydrant train medusa2' trains heads and their base together");
+  }
+  if (text == "hydra_pp" || text == "hydra-pp" || text == "hydrapp") return "hydra++";
+  if (text == "eagle-1" || text == "eagle1") return "eagle";
+  if (text == "eagle-3") return "eagle3";
+  return text;
+}
+
 bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
   FlagSet flags("hydrant train heads", kDescription, kExamples);
   AddDataFlags(flags, wanted);
@@ -243,20 +254,23 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
   AddFileFlags(flags, wanted);
   if (!flags.Parse(args)) return false;
   RequireFlags(flags, "hydrant train heads", {"--arch", "--base", "--data", "--out"});
-  CheckFolders(wanted.options.engine);
+  CheckIsFolder("--base", wanted.options.engine.model);
   CheckAreUsed(flags, wanted);
   CheckPruning(flags, wanted);
   const std::vector<std::string_view> archs = train::ArchNames();
-  for (const std::string& arch : wanted.archs) {
-    wanted.options.heads.push_back(HeadsOf(ParseChoice("--arch", arch, archs), wanted));
-  }
+  for (std::string& arch : wanted.archs) arch = ParseChoice("--arch", ArchOf(arch), archs);
+  // The order in which they are named is no setting of a run.
+  std::ranges::sort(wanted.archs, {}, [&archs](const std::string& arch) { return std::ranges::find(archs, arch); });
+  for (const std::string& arch : wanted.archs) wanted.options.heads.push_back(HeadsOf(arch, wanted));
   return true;
 }
 
 base::Json JsonOf(const train::TrainHeadsReport& report) {
   base::Json heads = base::Json::array();
   for (const train::TrainedHeads& trained : report.heads) {
-    heads.push_back({{"arch", trained.arch}, {"folder", trained.folder}, {"loss", trained.loss}});
+    heads.push_back({{"arch", trained.arch},
+                     {"folder", trained.folder},
+                     {"loss", report.tokens > 0 ? base::Json(trained.loss) : base::Json()}});
     if (trained.tokens_per_step == 0) continue;
     heads.back()["tokens_per_step"] = trained.tokens_per_step;
     heads.back()["standard_error"] = trained.standard_error;

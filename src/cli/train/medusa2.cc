@@ -135,7 +135,7 @@ bool ParseFlags(const std::vector<std::string>& args, Wanted& wanted) {
   AddFileFlags(flags, wanted);
   if (!flags.Parse(args)) return false;
   RequireFlags(flags, "hydrant train medusa2", {"--base", "--data", "--out"});
-  CheckFolders(options.engine);
+  CheckIsFolder("--base", options.engine.model);
   return true;
 }
 
