@@ -29,10 +29,13 @@ if(HYDRANT_FUZZERS)
   target_compile_options(hydrant_flags INTERFACE -fsanitize=fuzzer-no-link)  # coverage; tests/fuzz links the fuzzer
 endif()
 
-# hydrant_folder(<name> [SOURCES a.cc ...] [DEPENDS folder ...] [LIBRARIES target ...] [INTERNAL])
+# hydrant_folder(<name> [SOURCES a.cc ...] [DEPENDS folder ...] [LIBRARIES target ...] [ALONE a.cc ...] [SEPARATE]
+#                [INTERNAL])
 # Without SOURCES: every .cc file in the folder that is no test. INTERNAL: for our own programs; it is not installed.
+# Several files are compiled at a time, so that no two of them may have a name of their own in common; those of ALONE, and with
+# SEPARATE all, each by itself.
 function(hydrant_folder name)
-  cmake_parse_arguments(ARG "INTERNAL" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "INTERNAL;SEPARATE" "" "SOURCES;DEPENDS;LIBRARIES;ALONE" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
     list(FILTER ARG_SOURCES EXCLUDE REGEX "_test\\.cc$")
@@ -42,6 +45,10 @@ function(hydrant_folder name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   list(TRANSFORM ARG_DEPENDS PREPEND hydrant_)
   target_link_libraries(hydrant_${name} PUBLIC ${ARG_DEPENDS} PRIVATE hydrant_flags ${ARG_LIBRARIES})
+  if(NOT ARG_SEPARATE)
+    set_target_properties(hydrant_${name} PROPERTIES UNITY_BUILD ${HYDRANT_UNITY} UNITY_BUILD_BATCH_SIZE 7)
+    set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
   if(NOT ARG_INTERNAL)
     set_property(GLOBAL APPEND PROPERTY HYDRANT_LIBRARIES hydrant_${name})
   endif()
@@ -62,13 +69,12 @@ function(hydrant_test name)
   target_link_libraries(hydrant_${name}_test PRIVATE ${ARG_DEPENDS} ${ARG_LIBRARIES} hydrant_flags GTest::gmock_main)
   target_include_directories(hydrant_${name}_test PRIVATE ${PROJECT_SOURCE_DIR})
   # Several files a time: most of a test's compile time is gtest's headers. So each file has a namespace of its own.
-  set_target_properties(hydrant_${name}_test PROPERTIES UNITY_BUILD ${HYDRANT_UNITY_TESTS} UNITY_BUILD_BATCH_SIZE 6)
-  # Tests wait for the library, not for their own loops. -O1 takes a third less time to compile than -O3; instrumented,
-  # -O0 takes half of what -O1 does. BUSY: this test's own loops take long.
-  if(HYDRANT_SANITIZE AND NOT ARG_BUSY)
-    target_compile_options(hydrant_${name}_test PRIVATE -O0)
-  else()
+  set_target_properties(hydrant_${name}_test PROPERTIES UNITY_BUILD ${HYDRANT_UNITY} UNITY_BUILD_BATCH_SIZE 6)
+  # Tests wait for the library, not for their own loops. BUSY: this test's own loops take long.
+  if(ARG_BUSY)
     target_compile_options(hydrant_${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
+  else()
+    target_compile_options(hydrant_${name}_test PRIVATE -O0)
   endif()
   # Tests find committed data by HYDRANT_SOURCE_DIR, and the reference cases that are not committed in ../shared
   # beside the checkout (or HYDRANT_SHARED_DIR); without those they say "skipped".

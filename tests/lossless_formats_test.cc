@@ -77,7 +77,7 @@ TEST(LosslessFormats, EveryKindOfDrafterInEveryFormat) {
       ExpectLossless({.base = options.model,
                       .heads = options.draft,
                       .prompt = Prompt(),
-                      .num_tokens = 20,
+                      .num_tokens = 12,
                       .formats = formats,
                       .trees = {tree++ % 3},
                       .is_trained = IsTrained(kind)},
@@ -97,7 +97,7 @@ TEST(LosslessFormats, TheEmbeddedModelInEveryFormat) {
       Case embedded{.base = Embedded("tale-14m"),
                     .heads = Embedded("tale-14m-hydra-pp"),
                     .prompt = TalePrompt(),
-                    .num_tokens = slow ? 6 : 24,
+                    .num_tokens = slow ? 6 : 12,
                     .formats = formats};
       if (slow || !IsPacked(formats)) embedded.trees = {0};
       Texts texts = ExpectLossless(embedded, target);

@@ -18,7 +18,7 @@
 namespace hydrant::checkpoint {
 namespace {
 
-constexpr const char* kConvertAgain = "convert the checkpoint again with the tool that wrote it";
+constexpr const char* kConvertWithItsTool = "convert the checkpoint again with the tool that wrote it";
 
 bool IsRows(ShardAxis axis) { return axis == ShardAxis::kOutputs || axis == ShardAxis::kVocabulary; }
 
@@ -51,7 +51,7 @@ class Joiner {
 
  private:
   [[noreturn]] void Fail(const StoredTensor& part, const std::string& problem) const {
-    throw FileError(part.file, "tensor '" + Printable(name_) + "' " + problem, kConvertAgain);
+    throw FileError(part.file, "tensor '" + Printable(name_) + "' " + problem, kConvertWithItsTool);
   }
 
   StoredTensor Same() const {
@@ -136,7 +136,7 @@ std::vector<const StoredTensor*> PartsOf(const std::string& name,
                     "lacks tensor '" + Printable(name) + "', which " + RankFileName(0) +
                         " holds: ranks of one "
                         "checkpoint hold the same names",
-                    kConvertAgain);
+                    kConvertWithItsTool);
   }
   return parts;
 }
@@ -148,7 +148,7 @@ void RefuseFurtherNames(const TensorSource& first, const TensorSource& rank, con
                     "holds tensor '" + Printable(name) + "', which " + RankFileName(0) +
                         " lacks: ranks of one "
                         "checkpoint hold the same names",
-                    kConvertAgain);
+                    kConvertWithItsTool);
   }
 }
 

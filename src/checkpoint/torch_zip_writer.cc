@@ -81,11 +81,11 @@ std::string Tensor(const TensorView& view, size_t key) {
 }
 
 // Which views are stored, and where each tensor's is among them.
-struct Storages {
+struct WrittenStorages {
   std::vector<const TensorView*> stored;
   std::vector<size_t> of_tensor;
 
-  explicit Storages(std::span<const TorchTensor> tensors) {
+  explicit WrittenStorages(std::span<const TorchTensor> tensors) {
     std::map<std::pair<const uint8_t*, std::pair<DType, std::vector<int64_t>>>, size_t> known;
     for (const TorchTensor& tensor : tensors) {
       const TensorView& view = tensor.view;
@@ -96,7 +96,7 @@ struct Storages {
   }
 };
 
-std::string StateDict(std::span<const TorchTensor> tensors, const Storages& storages) {
+std::string StateDict(std::span<const TorchTensor> tensors, const WrittenStorages& storages) {
   std::string pickle = "\x80\x02" + Global("collections", "OrderedDict") + ")R(";
   for (size_t i = 0; i < tensors.size(); ++i) {
     pickle += Text(tensors[i].name) + Tensor(tensors[i].view, storages.of_tensor[i]);
@@ -184,7 +184,7 @@ std::string_view BytesOf(const TensorView& view) {
 }  // namespace
 
 void WriteTorchZip(const std::string& path, std::span<const TorchTensor> tensors, const TorchZipOptions& options) {
-  const Storages storages(tensors);
+  const WrittenStorages storages(tensors);
   const std::string folder = std::filesystem::path(path).stem().string() + "/";
   ZipWriter zip(path, options);
   zip.Add(folder + "data.pkl", StateDict(tensors, storages));

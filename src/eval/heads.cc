@@ -187,21 +187,21 @@ std::vector<int64_t> PartBytes(const HeadsOptions& options, int32_t depths) {
 }
 
 // Milliseconds of one round.
-struct Round {
+struct RoundTimes {
   double step = 0, absorb = 0;
   std::vector<double> propose;  // by depth
 };
 
 // Least time of drafting to a depth.
-double Least(const std::vector<Round>& rounds, size_t depth) {
+double Least(const std::vector<RoundTimes>& rounds, size_t depth) {
   if (depth == 0) return 0;
   double least = rounds.front().propose[depth - 1];
-  for (const Round& round : rounds) least = std::min(least, round.propose[depth - 1]);
+  for (const RoundTimes& round : rounds) least = std::min(least, round.propose[depth - 1]);
   return least;
 }
 
-Round RunRound(TreePass& pass, Draft& draft) {
-  Round round;
+RoundTimes RunRound(TreePass& pass, Draft& draft) {
+  RoundTimes round;
   round.step = TimeOf([&pass] { pass.Tree({0}); });
   draft.Restart();
   round.absorb = TimeOf([&draft] { draft.Commit(); });
@@ -214,7 +214,8 @@ Round RunRound(TreePass& pass, Draft& draft) {
 }
 
 // A head's own time is the time of drafting to its depth less that of drafting to the depth before.
-void AddRound(const Round& round, const std::vector<int64_t>& bytes, double read, std::vector<PartSamples>& samples) {
+void AddRound(const RoundTimes& round, const std::vector<int64_t>& bytes, double read,
+              std::vector<PartSamples>& samples) {
   samples[0].Add(round.absorb, static_cast<double>(bytes[0]), read, round.step);
   for (size_t depth = 1; depth <= round.propose.size(); ++depth) {
     const double head = round.propose[depth - 1] - (depth > 1 ? round.propose[depth - 2] : 0);
@@ -223,7 +224,7 @@ void AddRound(const Round& round, const std::vector<int64_t>& bytes, double read
   samples.back().Add(round.absorb + round.propose.back(), static_cast<double>(bytes.back()), read, round.step);
 }
 
-std::vector<DraftPart> PartsOf(const std::vector<Round>& rounds, const std::vector<int64_t>& bytes,
+std::vector<DraftPart> PartsOf(const std::vector<RoundTimes>& rounds, const std::vector<int64_t>& bytes,
                                const HeadsOptions& options, std::vector<PartSamples> samples) {
   const bool has_prefix = !options.part_weights.empty() && options.part_weights[0] != 0;
   const bool is_one = IsOneNetwork(options);
@@ -257,13 +258,13 @@ HeadsResult MeasureHeads(const HeadsOptions& options) {
   RooflineProbe probe(options.queue->pool, options.queue->table, bytes.back());
   std::vector<PartSamples> samples(bytes.size());
   std::vector<double> steps, reads;
-  std::vector<Round> rounds;
+  std::vector<RoundTimes> rounds;
   RunRound(pass, draft);  // pages, buffers
   double before = probe.ReadGbPerSecond();
   const Clock::time_point start = Clock::now();
   for (double share = 0; result.rounds < kMinRounds || share < 1; ++result.rounds) {
     rounds.push_back(RunRound(pass, draft));
-    const Round& round = rounds.back();
+    const RoundTimes& round = rounds.back();
     const double after = probe.ReadGbPerSecond(), read = (before + after) / 2;
     steps.push_back(round.step);
     reads.push_back(read);

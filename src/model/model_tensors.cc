@@ -27,7 +27,8 @@ TensorRow Unused(std::string name) {
 }
 
 // A bias follows the outputs of its matrix; where the inputs are split, every rank would add it, so one adds it whole.
-LinearRows Linear(const std::string& name, const Extent& outputs, const Extent& inputs, ShardAxis shard, bool bias) {
+LinearRows LinearRowsOf(const std::string& name, const Extent& outputs, const Extent& inputs, ShardAxis shard,
+                        bool bias) {
   LinearRows rows;
   rows.weight = Row(name + ".weight", {outputs, inputs}, shard);
   rows.has_bias = bias;
@@ -70,17 +71,17 @@ LayerRowSet DecoderLayerRows(const ModelConfig& config, const std::string& prefi
 
   LayerRowSet rows;
   rows.input_norm = Row(prefix + "input_layernorm.weight", {hidden}, ShardAxis::kReplicated);
-  rows.q = Linear(attention + "q_proj", queries, hidden, ShardAxis::kOutputs, config.qkv_bias);
-  rows.k = Linear(attention + "k_proj", keys, hidden, ShardAxis::kOutputs, config.qkv_bias);
-  rows.v = Linear(attention + "v_proj", keys, hidden, ShardAxis::kOutputs, config.qkv_bias);
-  rows.o = Linear(attention + "o_proj", hidden, queries, ShardAxis::kInputs, config.o_bias);
+  rows.q = LinearRowsOf(attention + "q_proj", queries, hidden, ShardAxis::kOutputs, config.qkv_bias);
+  rows.k = LinearRowsOf(attention + "k_proj", keys, hidden, ShardAxis::kOutputs, config.qkv_bias);
+  rows.v = LinearRowsOf(attention + "v_proj", keys, hidden, ShardAxis::kOutputs, config.qkv_bias);
+  rows.o = LinearRowsOf(attention + "o_proj", hidden, queries, ShardAxis::kInputs, config.o_bias);
   rows.q_norm = Row(attention + "q_norm.weight", {head}, ShardAxis::kReplicated);
   rows.k_norm = Row(attention + "k_norm.weight", {head}, ShardAxis::kReplicated);
   rows.rotary = Unused(attention + "rotary_emb.inv_freq");
   rows.post_attention_norm = Row(prefix + "post_attention_layernorm.weight", {hidden}, ShardAxis::kReplicated);
-  rows.gate = Linear(mlp + "gate_proj", intermediate, hidden, ShardAxis::kOutputs, config.mlp_bias);
-  rows.up = Linear(mlp + "up_proj", intermediate, hidden, ShardAxis::kOutputs, config.mlp_bias);
-  rows.down = Linear(mlp + "down_proj", hidden, intermediate, ShardAxis::kInputs, config.mlp_bias);
+  rows.gate = LinearRowsOf(mlp + "gate_proj", intermediate, hidden, ShardAxis::kOutputs, config.mlp_bias);
+  rows.up = LinearRowsOf(mlp + "up_proj", intermediate, hidden, ShardAxis::kOutputs, config.mlp_bias);
+  rows.down = LinearRowsOf(mlp + "down_proj", hidden, intermediate, ShardAxis::kInputs, config.mlp_bias);
   return rows;
 }
 

@@ -14,7 +14,7 @@
 namespace hydrant::tokenizer {
 namespace {
 
-constexpr size_t kMaxSteps = 16;
+constexpr size_t kMaxNormalizers = 16;
 // Every step may lengthen the text; published files prepend and insert one character.
 constexpr size_t kMaxInsertedBytes = 16;
 // A chain of replacements could multiply the text again and again; published ones make at most 3 bytes of 1.
@@ -95,7 +95,7 @@ Normalizer Normalizer::Parse(const base::JsonView& json) {
 }
 
 void Normalizer::Add(const base::JsonView& json) {
-  if (steps_.size() >= kMaxSteps) json.Fail("at most " + std::to_string(kMaxSteps) + " normalizers");
+  if (steps_.size() >= kMaxNormalizers) json.Fail("at most " + std::to_string(kMaxNormalizers) + " normalizers");
   const base::JsonView type = json.At("type");
   const std::string name = type.String();
   if (name == "Sequence") {

@@ -9,7 +9,7 @@
 namespace hydrant::tokenizer {
 namespace {
 
-constexpr size_t kMaxSteps = 8;
+constexpr size_t kMaxPreTokenizers = 8;
 
 // What ByteLevel with use_regex splits by: GPT-2's contractions, words, numbers, signs and space.
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -27,7 +27,7 @@ PreTokenizer PreTokenizer::Parse(const base::JsonView& json) {
 }
 
 void PreTokenizer::Add(const base::JsonView& json) {
-  if (steps_.size() >= kMaxSteps) json.Fail("at most " + std::to_string(kMaxSteps) + " pre-tokenizers");
+  if (steps_.size() >= kMaxPreTokenizers) json.Fail("at most " + std::to_string(kMaxPreTokenizers) + " pre-tokenizers");
   const base::JsonView type = json.At("type");
   const std::string name = type.String();
   if (name == "Sequence") {

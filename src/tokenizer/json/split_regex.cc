@@ -19,7 +19,7 @@ constexpr size_t kMaxPatternBytes = 4096;
 // A lazy or greedy repeat over the whole text takes a few steps a byte; exponential patterns take more than that.
 constexpr uint32_t kStepsPerByte = 64;
 constexpr uint32_t kMinSteps = 100'000;
-constexpr uint32_t kMaxSteps = 200'000'000;
+constexpr uint32_t kMaxMatchSteps = 200'000'000;
 constexpr uint32_t kMaxDepth = 1'000'000;
 constexpr uint32_t kMaxHeapKib = 64 * 1024;
 
@@ -36,7 +36,7 @@ using CompileContext = std::unique_ptr<pcre2_compile_context, decltype(&pcre2_co
 MatchContext MakeMatchContext(size_t text_bytes) {
   MatchContext context(pcre2_match_context_create(nullptr), &pcre2_match_context_free);
   HYDRANT_CHECK(context != nullptr);
-  const size_t steps = text_bytes > kMaxSteps / kStepsPerByte ? kMaxSteps : text_bytes * kStepsPerByte;
+  const size_t steps = text_bytes > kMaxMatchSteps / kStepsPerByte ? kMaxMatchSteps : text_bytes * kStepsPerByte;
   pcre2_set_match_limit(context.get(), std::max(kMinSteps, static_cast<uint32_t>(steps)));
   pcre2_set_depth_limit(context.get(), kMaxDepth);
   pcre2_set_heap_limit(context.get(), kMaxHeapKib);

@@ -11,7 +11,7 @@
 namespace hydrant::train {
 namespace {
 
-EncodedPart Without(LeftOut reason) { return {.tokens = {}, .learned = {}, .left_out = reason}; }
+EncodedPart PartWithout(LeftOut reason) { return {.tokens = {}, .learned = {}, .left_out = reason}; }
 
 [[noreturn]] void FailWithoutTemplate(const std::string& where) {
   std::string names;
@@ -51,7 +51,7 @@ EncodedPart Encoder::EncodeJson(const FilePart& part, const std::string& where) 
     const base::Json json = base::ParseJson(part.text, where);
     return ReadExample(base::JsonView(json, where));
   }();
-  if (example.left_out) return Without(*example.left_out);
+  if (example.left_out) return PartWithout(*example.left_out);
   if (!example.messages.empty()) return EncodeMessages(example, where);
   std::vector<int32_t> tokens;
   std::string_view text = example.text;
@@ -70,14 +70,14 @@ EncodedPart Encoder::EncodeMessages(const Example& example, const std::string& w
   try {
     chat = RenderChat(format, example.messages);
   } catch (const UserError&) {  // Mistral's takes no system message
-    return Without(LeftOut::kRefused);
+    return PartWithout(LeftOut::kRefused);
   }
-  if (!chat || chat->text.size() > tokenizer::kMostTextBytes) return Without(LeftOut::kLong);
+  if (!chat || chat->text.size() > tokenizer::kMostTextBytes) return PartWithout(LeftOut::kLong);
   if (example.is_cut) CutLastReply(format, &*chat);
   EncodedPart encoded;
   encoded.tokens = tokenizer_.Encode(chat->text, {.parse_special = true, .add_bos = false});
   std::optional<std::vector<uint8_t>> learned = LearnedTokens(tokenizer_, *chat, encoded.tokens);
-  if (!learned) return Without(LeftOut::kLong);
+  if (!learned) return PartWithout(LeftOut::kLong);
   encoded.learned = *std::move(learned);
   return encoded;
 }
