@@ -77,7 +77,7 @@ TEST(LosslessFormats, EveryKindOfDrafterInEveryFormat) {
       ExpectLossless({.base = options.model,
                       .heads = options.draft,
                       .prompt = Prompt(),
-                      .num_tokens = 12,
+                      .num_tokens = 20,
                       .formats = formats,
                       .trees = {tree++ % 3},
                       .is_trained = IsTrained(kind)},
