@@ -30,12 +30,13 @@ if(HYDRANT_FUZZERS)
 endif()
 
 # hydrant_folder(<name> [SOURCES a.cc ...] [DEPENDS folder ...] [LIBRARIES target ...] [ALONE a.cc ...] [SEPARATE]
-#                [INTERNAL])
+#                [COLD] [INTERNAL])
 # Without SOURCES: every .cc file in the folder that is no test. INTERNAL: for our own programs; it is not installed.
 # Several files are compiled at a time, so that no two of them may have a name of their own in common; those of ALONE, and with
 # SEPARATE all, each by itself.
+# COLD: nothing here takes time when it runs, so that instrumented code is not optimized, which is long to compile.
 function(hydrant_folder name)
-  cmake_parse_arguments(ARG "INTERNAL;SEPARATE" "" "SOURCES;DEPENDS;LIBRARIES;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "INTERNAL;SEPARATE;COLD" "" "SOURCES;DEPENDS;LIBRARIES;ALONE" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
     list(FILTER ARG_SOURCES EXCLUDE REGEX "_test\\.cc$")
@@ -48,6 +49,9 @@ function(hydrant_folder name)
   if(NOT ARG_SEPARATE)
     set_target_properties(hydrant_${name} PROPERTIES UNITY_BUILD ${HYDRANT_UNITY} UNITY_BUILD_BATCH_SIZE 7)
     set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+  if(ARG_COLD AND HYDRANT_SANITIZE AND NOT HYDRANT_FUZZERS)
+    target_compile_options(hydrant_${name} PRIVATE -O0)
   endif()
   if(NOT ARG_INTERNAL)
     set_property(GLOBAL APPEND PROPERTY HYDRANT_LIBRARIES hydrant_${name})

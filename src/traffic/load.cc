@@ -24,7 +24,7 @@ namespace {
 namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+constexpr auto kAwaitTimer = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds kTick{50};
 constexpr std::chrono::milliseconds kRest{100};  // a server that refuses is not asked in a tight loop
 constexpr size_t kMaxErrorBytes = 64 << 10;
@@ -89,7 +89,7 @@ class LoadRun {
     while (const std::optional<int64_t> index = Next(Now())) {
       if (co_await Converse(*index, Now())) continue;
       asio::steady_timer rest(io_, kRest);
-      co_await rest.async_wait(kAwait);
+      co_await rest.async_wait(kAwaitTimer);
     }
   }
 
@@ -101,7 +101,7 @@ class LoadRun {
       const std::optional<int64_t> index = Next(due);
       if (!index) co_return;
       timer.expires_at(begin_ + DurationOf(due));
-      co_await timer.async_wait(kAwait);
+      co_await timer.async_wait(kAwaitTimer);
       if (num_open_ >= plan_.max_open) {
         ++result_.num_dropped;
       } else {
@@ -162,7 +162,7 @@ class LoadRun {
   asio::awaitable<void> Tick() {
     while (num_tasks_ > 0) {
       ticks_.expires_after(kTick);
-      co_await ticks_.async_wait(kAwait);
+      co_await ticks_.async_wait(kAwaitTimer);
       const double by_time = plan_.seconds > 0 ? Now() / plan_.seconds : 0;
       const double by_count = most_ > 0 ? static_cast<double>(num_done_) / static_cast<double>(most_) : 0;
       const LoadProgress progress{.share = std::min(1.0, std::max(by_time, by_count)),
