@@ -27,7 +27,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+constexpr auto kAwaitAccept = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds kAcceptAgain{100};  // after an error that waiting may cure
 
 // A connection takes a file descriptor, and many systems begin with 1,024 of them.
@@ -110,14 +110,14 @@ struct HttpServer::Impl {
 
   asio::awaitable<void> AcceptAll() {
     while (acceptor.is_open()) {
-      auto [error, socket] = co_await acceptor.async_accept(asio::make_strand(context->io), kAwait);
+      auto [error, socket] = co_await acceptor.async_accept(asio::make_strand(context->io), kAwaitAccept);
       if (!acceptor.is_open() || error == asio::error::operation_aborted) co_return;
       if (error == asio::error::no_descriptors || error.value() == ENFILE) {
         if (RefuseOne()) continue;
       }
       if (error) {
         asio::steady_timer pause(context->io, kAcceptAgain);
-        co_await pause.async_wait(kAwait);
+        co_await pause.async_wait(kAwaitAccept);
         continue;
       }
       ++context->accepted;
